@@ -1,0 +1,31 @@
+"""Compact transformers for Keras 3."""
+
+import pathlib
+import sys
+
+if pathlib.Path(sys.argv[0]).stem == "cct-keras":
+    from cct_keras.quiet import import_keras_quietly
+
+    import_keras_quietly()
+
+from cct_keras import layers
+from cct_keras.models import CCT
+from cct_keras.models import CVT
+from cct_keras.models import ViTLite
+from cct_keras.models import create_model
+from cct_keras.models import feature_extractor
+from cct_keras.models import list_models
+from cct_keras.models import with_input_shape
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CCT",
+    "CVT",
+    "ViTLite",
+    "create_model",
+    "feature_extractor",
+    "layers",
+    "list_models",
+    "with_input_shape",
+]

@@ -1,0 +1,23 @@
+"""The layers of the compact transformers, one a file, usable in any model."""
+
+from cct_keras.layers.class_token import ClassToken
+from cct_keras.layers.conv_tokenizer import ConvTokenizer
+from cct_keras.layers.drop_path import DropPath
+from cct_keras.layers.encoder_block import EncoderBlock
+from cct_keras.layers.feed_forward import FeedForward
+from cct_keras.layers.multi_head_self_attention import MultiHeadSelfAttention
+from cct_keras.layers.position_embedding import PositionEmbedding
+from cct_keras.layers.seq_pool import SeqPool
+from cct_keras.layers.token_pool import TokenPool
+
+__all__ = [
+    "ClassToken",
+    "ConvTokenizer",
+    "DropPath",
+    "EncoderBlock",
+    "FeedForward",
+    "MultiHeadSelfAttention",
+    "PositionEmbedding",
+    "SeqPool",
+    "TokenPool",
+]

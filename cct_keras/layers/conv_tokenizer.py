@@ -1,0 +1,246 @@
+import math
+
+import keras
+from keras import ops
+
+from cct_keras.layers.checks import check_choice
+from cct_keras.layers.checks import check_non_negative
+from cct_keras.layers.checks import check_positive
+from cct_keras.layers.checks import check_rank
+
+
+@keras.saving.register_keras_serializable(package="cct_keras")
+class ConvTokenizer(keras.layers.Layer):
+    """Turns an image into a sequence of tokens by convolution.
+
+    Each stage is convolution, activation and max-pooling. All padding is
+    explicit and symmetric: `padding="same"` would give the same shapes and
+    other values whenever a stride is larger than 1.
+
+    With `stride=kernel_size`, `padding=0`, `activation=None`, `use_bias=True`
+    and `pooling_kernel_size=None` this is the patch embedding of CVT, ViT-Lite
+    and ViT.
+
+    Args:
+        embedding_dim: Width of a token, the filters of the last stage.
+        num_conv_layers: Number of stages.
+        kernel_size: Side of the convolution kernels.
+        stride: Stride of the convolutions. Defaults to
+            `max(1, kernel_size // 2 - 1)`.
+        padding: Zeros added to each side before a convolution. Defaults to
+            `max(1, kernel_size // 2)`.
+        activation: Activation between convolution and pooling, or `None`.
+        use_bias: Whether the convolutions have a bias.
+        pooling_kernel_size: Side of the pooling window; `None` for no pooling.
+        pooling_stride: Stride of the pooling.
+        pooling_padding: Padding on each side before the pooling.
+        hidden_dim: Filters of every stage but the last.
+        data_format: `"channels_last"` or `"channels_first"`, the layout of the
+            input. Defaults to `keras.config.image_data_format()`.
+
+    Input shape:
+        `(batch, height, width, channels)`, or `(batch, channels, height, width)`
+        with `data_format="channels_first"`.
+
+    Output shape:
+        `(batch, tokens, embedding_dim)`, the tokens in row-major order.
+
+    Example:
+
+    >>> images = keras.random.normal((2, 32, 32, 3))
+    >>> ConvTokenizer(128, num_conv_layers=2)(images).shape
+    (2, 64, 128)
+    """
+
+    def __init__(
+        self,
+        embedding_dim: int,
+        *,
+        num_conv_layers: int = 1,
+        kernel_size: int = 3,
+        stride: int | None = None,
+        padding: int | None = None,
+        activation="relu",
+        use_bias: bool = False,
+        pooling_kernel_size: int | None = 3,
+        pooling_stride: int = 2,
+        pooling_padding: int = 1,
+        hidden_dim: int = 64,
+        data_format: str | None = None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        check_positive(
+            "ConvTokenizer",
+            embedding_dim=embedding_dim,
+            num_conv_layers=num_conv_layers,
+            kernel_size=kernel_size,
+            pooling_stride=pooling_stride,
+            hidden_dim=hidden_dim,
+        )
+        if stride is None:
+            stride = max(1, kernel_size // 2 - 1)
+        if padding is None:
+            padding = max(1, kernel_size // 2)
+        check_positive("ConvTokenizer", stride=stride)
+        check_non_negative(
+            "ConvTokenizer", padding=padding, pooling_padding=pooling_padding
+        )
+        if pooling_kernel_size is not None:
+            check_positive("ConvTokenizer", pooling_kernel_size=pooling_kernel_size)
+            if pooling_padding > pooling_kernel_size // 2:
+                raise ValueError(
+                    "ConvTokenizer: `pooling_padding` must be at most half of "
+                    "`pooling_kernel_size`. Received: "
+                    f"pooling_padding={pooling_padding}, "
+                    f"pooling_kernel_size={pooling_kernel_size}"
+                )
+        self.embedding_dim = embedding_dim
+        self.num_conv_layers = num_conv_layers
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.padding = padding
+        self.activation = keras.activations.get(activation)
+        self.use_bias = use_bias
+        self.pooling_kernel_size = pooling_kernel_size
+        self.pooling_stride = pooling_stride
+        self.pooling_padding = pooling_padding
+        self.hidden_dim = hidden_dim
+        self.data_format = standardize_data_format("ConvTokenizer", data_format)
+
+    def build(self, input_shape):
+        _, _, channels = self._image_size(input_shape)
+        if channels is None:
+            raise ValueError(
+                "ConvTokenizer: the channels of the input must be known. "
+                f"Received: input shape {tuple(input_shape)}"
+            )
+        self.compute_grid(input_shape)
+        self.convs = []
+        for i in range(self.num_conv_layers):
+            last = i == self.num_conv_layers - 1
+            filters = self.embedding_dim if last else self.hidden_dim
+            # torch's default for the bias of a convolution
+            bound = 1 / math.sqrt(channels * self.kernel_size**2)
+            conv = keras.layers.Conv2D(
+                filters,
+                self.kernel_size,
+                strides=self.stride,
+                padding="valid",
+                data_format="channels_last",
+                use_bias=self.use_bias,
+                kernel_initializer=keras.initializers.VarianceScaling(
+                    scale=2.0, mode="fan_in", distribution="untruncated_normal"
+                ),
+                bias_initializer=keras.initializers.RandomUniform(-bound, bound),
+                dtype=self.dtype_policy,
+                name=f"conv_{i}",
+            )
+            conv.build((None, None, None, channels))
+            self.convs.append(conv)
+            channels = filters
+
+    def call(self, images):
+        x = images
+        if self.data_format == "channels_first":
+            x = ops.transpose(x, (0, 2, 3, 1))
+        for conv in self.convs:
+            x = self.activation(conv(_pad(x, self.padding, 0.0)))
+            if self.pooling_kernel_size is not None:
+                x = self._max_pool(x)
+        _, height, width, _ = ops.shape(x)
+        return ops.reshape(x, (-1, height * width, self.embedding_dim))
+
+    def _max_pool(self, x):
+        # After a ReLU a zero never wins over a real value, and pads cheaper.
+        relu = self.activation is keras.activations.relu
+        x = _pad(x, self.pooling_padding, 0.0 if relu else -math.inf)
+        return ops.max_pool(
+            x,
+            self.pooling_kernel_size,
+            strides=self.pooling_stride,
+            padding="valid",
+            data_format="channels_last",
+        )
+
+    def compute_grid(self, input_shape) -> tuple[int | None, int | None]:
+        """Rows and columns of the token grid for a batch of images.
+
+        Args:
+            input_shape: Shape of the input with the batch axis.
+
+        Returns:
+            `(rows, columns)`; `None` where the input size is unknown.
+        """
+        height, width, _ = self._image_size(input_shape)
+        grid = self._tokens_along(height), self._tokens_along(width)
+        if any(side is not None and side < 1 for side in grid):
+            raise ValueError(
+                "ConvTokenizer: the image is too small, it leaves no token after "
+                f"{self.num_conv_layers} stage(s) with kernel_size="
+                f"{self.kernel_size}, stride={self.stride}, padding={self.padding}. "
+                f"Received: input shape {tuple(input_shape)}"
+            )
+        return grid
+
+    def _tokens_along(self, size):
+        if size is None:
+            return None
+        for _ in range(self.num_conv_layers):
+            size = (size + 2 * self.padding - self.kernel_size) // self.stride + 1
+            if self.pooling_kernel_size is not None:
+                size += 2 * self.pooling_padding - self.pooling_kernel_size
+                size = size // self.pooling_stride + 1
+            if size < 1:
+                return 0
+        return size
+
+    def _image_size(self, input_shape):
+        if self.data_format == "channels_first":
+            axes = "batch", "channels", "height", "width"
+            check_rank("ConvTokenizer", input_shape, axes)
+            return input_shape[2], input_shape[3], input_shape[1]
+        check_rank(
+            "ConvTokenizer", input_shape, ("batch", "height", "width", "channels")
+        )
+        return tuple(input_shape[1:])
+
+    def compute_output_shape(self, input_shape):
+        height, width = self.compute_grid(input_shape)
+        tokens = None if height is None or width is None else height * width
+        return input_shape[0], tokens, self.embedding_dim
+
+    def get_config(self):
+        config = super().get_config()
+        config.update(
+            {
+                "embedding_dim": self.embedding_dim,
+                "num_conv_layers": self.num_conv_layers,
+                "kernel_size": self.kernel_size,
+                "stride": self.stride,
+                "padding": self.padding,
+                "activation": keras.activations.serialize(self.activation),
+                "use_bias": self.use_bias,
+                "pooling_kernel_size": self.pooling_kernel_size,
+                "pooling_stride": self.pooling_stride,
+                "pooling_padding": self.pooling_padding,
+                "hidden_dim": self.hidden_dim,
+                "data_format": self.data_format,
+            }
+        )
+        return config
+
+
+def _pad(x, size, value):
+    if not size:
+        return x
+    widths = [[0, 0], [size, size], [size, size], [0, 0]]
+    return ops.pad(x, widths, constant_values=value)
+
+
+def standardize_data_format(owner: str, data_format: str | None) -> str:
+    """`data_format` checked, or the default of the Keras configuration."""
+    if data_format is None:
+        return keras.config.image_data_format()
+    check_choice(owner, ("channels_last", "channels_first"), data_format=data_format)
+    return data_format

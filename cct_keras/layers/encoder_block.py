@@ -1,0 +1,149 @@
+import keras
+
+from cct_keras.layers.checks import check_positive
+from cct_keras.layers.checks import check_rate
+from cct_keras.layers.drop_path import DropPath
+from cct_keras.layers.feed_forward import FeedForward
+from cct_keras.layers.multi_head_self_attention import MultiHeadSelfAttention
+from cct_keras.layers.multi_head_self_attention import spec_with_scores
+
+
+@keras.saving.register_keras_serializable(package="cct_keras")
+class EncoderBlock(keras.layers.Layer):
+    """One transformer block.
+
+    The released CCT, CVT and ViT-Lite weights need a residual order of their
+    own: the second normalisation *replaces* the residual stream.
+
+        x = x + DropPath(attention(norm1(x)))
+        x = norm2(x)
+        x = x + DropPath(feed_forward(x))
+
+    Args:
+        num_heads: Number of attention heads.
+        hidden_dim: Width of the feed-forward layer.
+        attention_dropout: Dropout on the attention weights.
+        dropout_rate: Dropout after the projections and the GELU.
+        drop_path_rate: Stochastic depth on both branches.
+        qkv_bias: Whether the query, key and value projection has a bias.
+        pre_norm: Whether to use the textbook order instead, in which
+            the second normalisation sees the feed-forward branch only.
+        epsilon: Epsilon of the normalisations.
+
+    Call arguments:
+        tokens: Tensor `(batch, tokens, dim)`.
+        return_attention_scores: Whether to return `(output, weights)`, the
+            weights `(batch, heads, tokens, tokens)`.
+        training: Whether dropout and stochastic depth are on.
+
+    Output shape:
+        Same as the input.
+
+    Example:
+
+    >>> tokens = keras.random.normal((2, 64, 128))
+    >>> EncoderBlock(num_heads=2, hidden_dim=128)(tokens).shape
+    (2, 64, 128)
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        hidden_dim: int,
+        *,
+        attention_dropout: float = 0.0,
+        dropout_rate: float = 0.0,
+        drop_path_rate: float = 0.0,
+        qkv_bias: bool = False,
+        pre_norm: bool = False,
+        epsilon: float = 1e-5,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        check_positive("EncoderBlock", num_heads=num_heads, hidden_dim=hidden_dim)
+        check_rate(
+            "EncoderBlock",
+            attention_dropout=attention_dropout,
+            dropout_rate=dropout_rate,
+            drop_path_rate=drop_path_rate,
+        )
+        self.num_heads = num_heads
+        self.hidden_dim = hidden_dim
+        self.attention_dropout = attention_dropout
+        self.dropout_rate = dropout_rate
+        self.drop_path_rate = drop_path_rate
+        self.qkv_bias = qkv_bias
+        self.pre_norm = pre_norm
+        self.epsilon = epsilon
+
+        self.norm1 = keras.layers.LayerNormalization(
+            epsilon=epsilon, dtype=self.dtype_policy, name="norm1"
+        )
+        self.attention = MultiHeadSelfAttention(
+            num_heads,
+            use_bias=qkv_bias,
+            attention_dropout=attention_dropout,
+            dropout_rate=dropout_rate,
+            dtype=self.dtype_policy,
+            name="attention",
+        )
+        self.drop_path1 = DropPath(
+            drop_path_rate, dtype=self.dtype_policy, name="drop_path1"
+        )
+        self.norm2 = keras.layers.LayerNormalization(
+            epsilon=epsilon, dtype=self.dtype_policy, name="norm2"
+        )
+        self.feed_forward = FeedForward(
+            hidden_dim,
+            dropout_rate=dropout_rate,
+            dtype=self.dtype_policy,
+            name="feed_forward",
+        )
+        self.drop_path2 = DropPath(
+            drop_path_rate, dtype=self.dtype_policy, name="drop_path2"
+        )
+
+    def build(self, input_shape):
+        for layer in (self.norm1, self.attention, self.norm2, self.feed_forward):
+            layer.build(input_shape)
+
+    def call(self, tokens, return_attention_scores=False, training=None):
+        branch = self.attention(
+            self.norm1(tokens),
+            return_attention_scores=return_attention_scores,
+            training=training,
+        )
+        if return_attention_scores:
+            branch, weights = branch
+        x = tokens + self.drop_path1(branch, training=training)
+        if self.pre_norm:
+            branch = self.feed_forward(self.norm2(x), training=training)
+        else:
+            x = self.norm2(x)
+            branch = self.feed_forward(x, training=training)
+        x = x + self.drop_path2(branch, training=training)
+        return (x, weights) if return_attention_scores else x
+
+    def compute_output_shape(self, input_shape, return_attention_scores=False):
+        if not return_attention_scores:
+            return input_shape
+        return self.attention.compute_output_shape(input_shape, True)
+
+    def compute_output_spec(self, tokens, return_attention_scores=False, training=None):
+        return spec_with_scores(self, tokens, return_attention_scores)
+
+    def get_config(self):
+        config = super().get_config()
+        config.update(
+            {
+                "num_heads": self.num_heads,
+                "hidden_dim": self.hidden_dim,
+                "attention_dropout": self.attention_dropout,
+                "dropout_rate": self.dropout_rate,
+                "drop_path_rate": self.drop_path_rate,
+                "qkv_bias": self.qkv_bias,
+                "pre_norm": self.pre_norm,
+                "epsilon": self.epsilon,
+            }
+        )
+        return config

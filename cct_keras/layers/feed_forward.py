@@ -1,0 +1,82 @@
+import math
+
+import keras
+from keras import ops
+
+from cct_keras.layers.checks import check_positive
+from cct_keras.layers.checks import check_rate
+
+
+@keras.saving.register_keras_serializable(package="cct_keras")
+class FeedForward(keras.layers.Layer):
+    """The two-layer network of a transformer block, with the exact GELU.
+
+    Args:
+        hidden_dim: Width of the hidden layer.
+        dropout_rate: Dropout after the GELU and after the second projection.
+
+    Input shape:
+        `(batch, ..., dim)`
+
+    Output shape:
+        Same as the input.
+
+    Example:
+
+    >>> tokens = keras.random.normal((2, 64, 128))
+    >>> FeedForward(256)(tokens).shape
+    (2, 64, 128)
+    """
+
+    def __init__(self, hidden_dim: int, *, dropout_rate: float = 0.0, **kwargs):
+        super().__init__(**kwargs)
+        check_positive("FeedForward", hidden_dim=hidden_dim)
+        check_rate("FeedForward", dropout_rate=dropout_rate)
+        self.hidden_dim = hidden_dim
+        self.dropout_rate = dropout_rate
+
+    def build(self, input_shape):
+        dim = input_shape[-1]
+        self.linear1 = keras.layers.Dense(
+            self.hidden_dim,
+            kernel_initializer=keras.initializers.RandomNormal(stddev=0.02),
+            dtype=self.dtype_policy,
+            name="linear1",
+        )
+        self.linear1.build(input_shape)
+        self.linear2 = keras.layers.Dense(
+            dim,
+            kernel_initializer=keras.initializers.RandomNormal(stddev=0.02),
+            dtype=self.dtype_policy,
+            name="linear2",
+        )
+        self.linear2.build((*input_shape[:-1], self.hidden_dim))
+        self.drop1 = keras.layers.Dropout(
+            self.dropout_rate, dtype=self.dtype_policy, name="drop1"
+        )
+        self.drop2 = keras.layers.Dropout(
+            self.dropout_rate, dtype=self.dtype_policy, name="drop2"
+        )
+
+    def call(self, tokens, training=None):
+        x = self.drop1(exact_gelu(self.linear1(tokens)), training=training)
+        return self.drop2(self.linear2(x), training=training)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        config = super().get_config()
+        config.update(
+            {"hidden_dim": self.hidden_dim, "dropout_rate": self.dropout_rate}
+        )
+        return config
+
+
+def exact_gelu(x):
+    """GELU by `erf`.
+
+    `ops.gelu(x, approximate=False)` is the same function, but TensorFlow lowers
+    it to `Erfc`, which ONNX does not have.
+    """
+    return 0.5 * x * (1.0 + ops.erf(x * math.sqrt(0.5)))

@@ -1,0 +1,197 @@
+import math
+
+import keras
+import numpy as np
+from keras import ops
+
+from cct_keras.layers.checks import check_choice
+from cct_keras.layers.checks import check_non_negative
+from cct_keras.layers.checks import check_positive
+from cct_keras.layers.checks import check_rank
+
+
+@keras.saving.register_keras_serializable(package="cct_keras")
+class PositionEmbedding(keras.layers.Layer):
+    """Adds a position table to a sequence of tokens.
+
+    The layer knows its grid, so it loads weights that were saved for another
+    one: a learnable table is interpolated (bilinear), a sine table made anew.
+
+    Args:
+        grid: `(rows, columns)` of the token grid.
+        kind: `"learnable"`, or `"sine"`: the fixed sinusoid over the flattened
+            sequence, not trained but saved with the weights.
+        num_prefix_tokens: Tokens before the grid, such as a class token. They
+            have rows of their own at the start of the table.
+
+    Input shape:
+        `(batch, num_prefix_tokens + rows * columns, dim)`
+
+    Output shape:
+        Same as the input.
+
+    Example:
+
+    >>> tokens = keras.random.normal((2, 48, 128))
+    >>> PositionEmbedding((6, 8))(tokens).shape
+    (2, 48, 128)
+    """
+
+    def __init__(
+        self,
+        grid: tuple[int, int],
+        *,
+        kind: str = "learnable",
+        num_prefix_tokens: int = 0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if not isinstance(grid, (tuple, list)) or len(grid) != 2:
+            raise ValueError(
+                "PositionEmbedding: `grid` must be a pair (rows, columns). "
+                f"Received: grid={grid!r}"
+            )
+        rows, columns = grid
+        check_positive("PositionEmbedding", rows=rows, columns=columns)
+        check_choice("PositionEmbedding", ("learnable", "sine"), kind=kind)
+        check_non_negative("PositionEmbedding", num_prefix_tokens=num_prefix_tokens)
+        self.grid = (rows, columns)
+        self.kind = kind
+        self.num_prefix_tokens = num_prefix_tokens
+
+    def build(self, input_shape):
+        check_rank("PositionEmbedding", input_shape, ("batch", "tokens", "dim"))
+        _, tokens, dim = input_shape
+        length = self.num_prefix_tokens + math.prod(self.grid)
+        if tokens is not None and tokens != length:
+            raise ValueError(
+                f"PositionEmbedding: grid={self.grid} with "
+                f"num_prefix_tokens={self.num_prefix_tokens} needs {length} tokens. "
+                f"Received: input shape {tuple(input_shape)}"
+            )
+        if self.kind == "sine":
+            initializer = _sine_initializer
+        else:
+            initializer = keras.initializers.RandomNormal(stddev=0.2)
+        self.embeddings = self.add_weight(
+            shape=(1, length, dim),
+            initializer=initializer,
+            trainable=self.kind == "learnable",
+            name="embeddings",
+        )
+
+    def call(self, tokens):
+        return tokens + ops.cast(self.embeddings, tokens.dtype)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def load_table(self, table, grid: tuple[int, int] | None = None) -> None:
+        """Assigns a position table, made for this grid or for another one.
+
+        Args:
+            table: Array `(1, num_prefix_tokens + rows * columns, dim)`.
+            grid: `(rows, columns)` of the table. Defaults to this layer's own
+                grid if the length fits, else to a square.
+        """
+        table = np.asarray(table)
+        _, length, dim = self.embeddings.shape
+        if table.ndim != 3 or table.shape[0] != 1 or table.shape[2] != dim:
+            raise ValueError(
+                f"PositionEmbedding: expected a table of shape (1, tokens, {dim}). "
+                f"Received: shape {table.shape}"
+            )
+        if grid is None:
+            grid = self._guess_grid(table.shape[1])
+        grid = tuple(int(side) for side in grid)
+        if table.shape[1] != self.num_prefix_tokens + math.prod(grid):
+            raise ValueError(
+                f"PositionEmbedding: a table for grid={grid} with "
+                f"{self.num_prefix_tokens} prefix token(s) must have "
+                f"{self.num_prefix_tokens + math.prod(grid)} rows. "
+                f"Received: shape {table.shape}"
+            )
+        if self.kind == "sine":
+            difference = np.abs(table - sine_table(table.shape[1], dim)).max()
+            if not difference < 0.01:
+                raise ValueError(
+                    'PositionEmbedding: kind="sine" needs the sinusoid. Received: a '
+                    f"table that differs from it by {difference:.2g}; it belongs to "
+                    'kind="learnable"'
+                )
+        if grid != self.grid:
+            if self.kind == "sine":
+                table = sine_table(length, dim)
+            else:
+                table = resize_table(table, grid, self.grid, self.num_prefix_tokens)
+        self.embeddings.assign(table)
+
+    def _guess_grid(self, length):
+        if length == self.embeddings.shape[1]:
+            return self.grid
+        side = math.isqrt(max(0, length - self.num_prefix_tokens))
+        if side * side + self.num_prefix_tokens != length:
+            raise ValueError(
+                f"PositionEmbedding: a table of {length} rows is neither this "
+                f"layer's grid {self.grid} nor a square; pass its `grid`."
+            )
+        return side, side
+
+    def save_own_variables(self, store):
+        store["embeddings"] = self.embeddings.numpy()
+        store["grid"] = np.array(self.grid, dtype="int32")
+
+    def load_own_variables(self, store):
+        self.load_table(np.array(store["embeddings"]), np.array(store["grid"]))
+
+    def get_config(self):
+        config = super().get_config()
+        config.update(
+            {
+                "grid": self.grid,
+                "kind": self.kind,
+                "num_prefix_tokens": self.num_prefix_tokens,
+            }
+        )
+        return config
+
+
+def sine_table(length: int, dim: int) -> np.ndarray:
+    """The sinusoid `(1, length, dim)`: sin in even channels, cos in odd ones."""
+    period = 10000.0 ** (2 * (np.arange(dim) // 2) / dim)
+    # The original rounds the angles to float32 before the sine; at 575
+    # radians that moves the table by 3e-5.
+    angle = np.float32(np.arange(length)[:, None] / period).astype("float64")
+    even = np.arange(dim) % 2 == 0
+    return np.where(even, np.sin(angle), np.cos(angle)).astype("float32")[None]
+
+
+def resize_table(
+    table: np.ndarray,
+    grid: tuple[int, int],
+    new_grid: tuple[int, int],
+    num_prefix_tokens: int = 0,
+) -> np.ndarray:
+    """Interpolates a position table to another grid; prefix rows stay.
+
+    Bilinear with half-pixel centres and no antialiasing, as the original does
+    (torch: `mode="bilinear", align_corners=False`).
+    """
+    prefix, rest = table[:, :num_prefix_tokens], table[0, num_prefix_tokens:]
+    rest = rest.reshape(*grid, -1)
+    rest = np.tensordot(_bilinear_weights(grid[0], new_grid[0]), rest, axes=1)
+    rest = np.tensordot(_bilinear_weights(grid[1], new_grid[1]), rest, axes=(1, 1))
+    rest = rest.transpose(1, 0, 2).reshape(1, -1, table.shape[2])
+    return np.concatenate([prefix, rest], axis=1).astype(table.dtype)
+
+
+def _bilinear_weights(size, new_size):
+    """Matrix `(new_size, size)` that interpolates along one axis."""
+    centre = (np.arange(new_size) + 0.5) * size / new_size - 0.5
+    centre = np.clip(centre, 0, size - 1)
+    distance = np.abs(centre[:, None] - np.arange(size)[None])
+    return np.maximum(0.0, 1.0 - distance)
+
+
+def _sine_initializer(shape, dtype=None):
+    return ops.convert_to_tensor(sine_table(shape[1], shape[2]), dtype=dtype)

@@ -1,0 +1,53 @@
+import keras
+from keras import ops
+
+from cct_keras.layers.checks import check_rank
+from cct_keras.layers.multi_head_self_attention import spec_with_scores
+
+
+@keras.saving.register_keras_serializable(package="cct_keras")
+class SeqPool(keras.layers.Layer):
+    """Sequence pooling: a weighted mean of the tokens, the weights learned.
+
+    Call arguments:
+        tokens: Tensor `(batch, tokens, dim)`.
+        return_attention_scores: Whether to return `(output, weights)`, the
+            weight of each token `(batch, tokens)`, which sum to 1.
+
+    Output shape:
+        `(batch, dim)`
+
+    Example:
+
+    >>> tokens = keras.random.normal((2, 64, 128))
+    >>> pooled, weights = SeqPool()(tokens, return_attention_scores=True)
+    >>> pooled.shape, weights.shape
+    ((2, 128), (2, 64))
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.attention = keras.layers.Dense(
+            1,
+            kernel_initializer=keras.initializers.RandomNormal(stddev=0.02),
+            dtype=self.dtype_policy,
+            name="attention",
+        )
+
+    def build(self, input_shape):
+        check_rank("SeqPool", input_shape, ("batch", "tokens", "dim"))
+        self.attention.build(input_shape)
+
+    def call(self, tokens, return_attention_scores=False):
+        weights = ops.softmax(self.attention(tokens), axis=1)
+        x = ops.squeeze(ops.matmul(ops.transpose(weights, (0, 2, 1)), tokens), axis=1)
+        return (x, ops.squeeze(weights, axis=-1)) if return_attention_scores else x
+
+    def compute_output_shape(self, input_shape, return_attention_scores=False):
+        batch, tokens, dim = input_shape
+        if not return_attention_scores:
+            return batch, dim
+        return (batch, dim), (batch, tokens)
+
+    def compute_output_spec(self, tokens, return_attention_scores=False):
+        return spec_with_scores(self, tokens, return_attention_scores)

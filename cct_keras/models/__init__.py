@@ -1,0 +1,19 @@
+"""The model families and their named variants."""
+
+from cct_keras.models.cct import CCT
+from cct_keras.models.cvt import CVT
+from cct_keras.models.factory import create_model
+from cct_keras.models.factory import list_models
+from cct_keras.models.features import feature_extractor
+from cct_keras.models.transfer import with_input_shape
+from cct_keras.models.vit_lite import ViTLite
+
+__all__ = [
+    "CCT",
+    "CVT",
+    "ViTLite",
+    "create_model",
+    "feature_extractor",
+    "list_models",
+    "with_input_shape",
+]

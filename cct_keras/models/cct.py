@@ -1,0 +1,123 @@
+import keras
+
+from cct_keras.layers import ConvTokenizer
+from cct_keras.models.transfer import load_weights
+from cct_keras.models.transformer import classify
+from cct_keras.models.transformer import encode
+from cct_keras.models.transformer import functional_model
+from cct_keras.models.transformer import image_input
+from cct_keras.models.transformer import pool_tokens
+
+
+def CCT(
+    num_classes: int = 1000,
+    input_shape: tuple | None = None,
+    *,
+    num_layers: int = 14,
+    num_heads: int = 6,
+    mlp_ratio: float = 3,
+    embedding_dim: int = 384,
+    num_conv_layers: int = 2,
+    kernel_size: int = 7,
+    stride: int | None = None,
+    padding: int | None = None,
+    pooling_kernel_size: int = 3,
+    pooling_stride: int = 2,
+    pooling_padding: int = 1,
+    positional_embedding: str | None = "learnable",
+    dropout_rate: float = 0.0,
+    attention_dropout: float = 0.1,
+    stochastic_depth: float = 0.1,
+    include_top: bool = True,
+    pooling: str | None = None,
+    classifier_activation="softmax",
+    weights=None,
+    input_tensor=None,
+    data_format: str | None = None,
+    dtype=None,
+    name: str = "cct",
+) -> keras.Model:
+    """Compact Convolutional Transformer; by default CCT-14/7x2 for ImageNet.
+
+    Args:
+        num_classes: Number of classes.
+        input_shape: `(height, width, channels)` of the images, any size that
+            leaves a token. Defaults to `(224, 224, 3)`.
+        num_layers: Number of encoder blocks.
+        num_heads: Attention heads; they divide `embedding_dim`.
+        mlp_ratio: Width of the feed-forward layers over `embedding_dim`.
+        embedding_dim: Width of a token.
+        num_conv_layers: Stages of the tokenizer.
+        kernel_size: Side of its convolution kernels.
+        stride: Stride of its convolutions. Defaults to
+            `max(1, kernel_size // 2 - 1)`.
+        padding: Padding of its convolutions. Defaults to
+            `max(1, kernel_size // 2)`.
+        pooling_kernel_size: Side of the max-pooling window of each stage.
+        pooling_stride: Stride of the max-pooling.
+        pooling_padding: Padding of the max-pooling.
+        positional_embedding: `"learnable"`, `"sine"` or `None`.
+        dropout_rate: Dropout after the positions, the projections and the GELU.
+        attention_dropout: Dropout on the attention weights.
+        stochastic_depth: Drop-path rate of the last block; it grows linearly
+            from 0 in the first.
+        include_top: Whether the model ends in the classifier.
+        pooling: What a model without top returns: `None` for the tokens, or
+            their `"seq"` (sequence pooling), `"avg"` or `"max"`.
+        classifier_activation: Activation of the head; `None` returns logits.
+        weights: `None` for a fresh model, or the path of a `.weights.h5` or
+            `.keras` file. Positions of another grid are resized; for another
+            number of classes the head stays fresh, with a warning.
+        input_tensor: Optional tensor to build the model on.
+        data_format: `"channels_last"` or `"channels_first"` images. Defaults to
+            `keras.config.image_data_format()`.
+        dtype: Dtype or policy of the layers.
+        name: Name of the model.
+
+    Returns:
+        A functional `keras.Model`.
+
+    Example:
+
+    >>> model = CCT(10, (32, 32, 3), num_layers=2, num_heads=2, mlp_ratio=1,
+    ...             embedding_dim=128, kernel_size=3)
+    >>> model.count_params()
+    283723
+    """
+    # === Functional Model ===
+    tokenizer = ConvTokenizer(
+        embedding_dim,
+        num_conv_layers=num_conv_layers,
+        kernel_size=kernel_size,
+        stride=stride,
+        padding=padding,
+        pooling_kernel_size=pooling_kernel_size,
+        pooling_stride=pooling_stride,
+        pooling_padding=pooling_padding,
+        data_format=data_format,
+        dtype=dtype,
+        name="tokenizer",
+    )
+    images = image_input("CCT", input_shape, input_tensor, tokenizer.data_format, 224)
+    x = encode(
+        tokenizer(images),
+        owner="CCT",
+        grid=tokenizer.compute_grid(images.shape),
+        num_layers=num_layers,
+        num_heads=num_heads,
+        mlp_ratio=mlp_ratio,
+        positional_embedding=positional_embedding,
+        dropout_rate=dropout_rate,
+        attention_dropout=attention_dropout,
+        stochastic_depth=stochastic_depth,
+        dtype=dtype,
+    )
+    x = pool_tokens(x, "CCT", "seq" if include_top else pooling, 0, dtype)
+    if include_top:
+        x = classify(x, "CCT", num_classes, classifier_activation, dtype)
+    model = functional_model(images, x, name)
+
+    # === Weights ===
+    if weights is not None:
+        load_weights(model, weights)
+    return model

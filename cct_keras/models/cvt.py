@@ -1,0 +1,98 @@
+import keras
+
+from cct_keras.layers.conv_tokenizer import standardize_data_format
+from cct_keras.models.patches import patch_tokenizer
+from cct_keras.models.transfer import load_weights
+from cct_keras.models.transformer import classify
+from cct_keras.models.transformer import encode
+from cct_keras.models.transformer import functional_model
+from cct_keras.models.transformer import image_input
+from cct_keras.models.transformer import pool_tokens
+
+
+def CVT(
+    num_classes: int = 10,
+    input_shape: tuple | None = None,
+    *,
+    num_layers: int = 7,
+    num_heads: int = 4,
+    mlp_ratio: float = 2,
+    embedding_dim: int = 256,
+    patch_size: int = 4,
+    positional_embedding: str | None = "learnable",
+    dropout_rate: float = 0.0,
+    attention_dropout: float = 0.1,
+    stochastic_depth: float = 0.1,
+    include_top: bool = True,
+    pooling: str | None = None,
+    classifier_activation="softmax",
+    weights=None,
+    input_tensor=None,
+    data_format: str | None = None,
+    dtype=None,
+    name: str = "cvt",
+) -> keras.Model:
+    """Compact Vision Transformer: patches and sequence pooling; by default CVT-7/4.
+
+    Args:
+        num_classes: Number of classes.
+        input_shape: `(height, width, channels)` of the images; height and width
+            are multiples of `patch_size`. Defaults to `(32, 32, 3)`.
+        num_layers: Number of encoder blocks.
+        num_heads: Attention heads; they divide `embedding_dim`.
+        mlp_ratio: Width of the feed-forward layers over `embedding_dim`.
+        embedding_dim: Width of a token.
+        patch_size: Side of a patch, one token each.
+        positional_embedding: `"learnable"`, `"sine"` or `None`.
+        dropout_rate: Dropout after the positions, the projections and the GELU.
+        attention_dropout: Dropout on the attention weights.
+        stochastic_depth: Drop-path rate of the last block; it grows linearly
+            from 0 in the first.
+        include_top: Whether the model ends in the classifier.
+        pooling: What a model without top returns: `None` for the tokens, or
+            their `"seq"` (sequence pooling), `"avg"` or `"max"`.
+        classifier_activation: Activation of the head; `None` returns logits.
+        weights: `None` for a fresh model, or the path of a `.weights.h5` or
+            `.keras` file, as in `CCT`.
+        input_tensor: Optional tensor to build the model on.
+        data_format: `"channels_last"` or `"channels_first"` images. Defaults to
+            `keras.config.image_data_format()`.
+        dtype: Dtype or policy of the layers.
+        name: Name of the model.
+
+    Returns:
+        A functional `keras.Model`.
+
+    Example:
+
+    >>> CVT(num_classes=10).count_params()
+    3716619
+    """
+    # === Functional Model ===
+    data_format = standardize_data_format("CVT", data_format)
+    images = image_input("CVT", input_shape, input_tensor, data_format, 32)
+    x, grid = patch_tokenizer(
+        "CVT", images, embedding_dim, patch_size, data_format, dtype
+    )
+    x = encode(
+        x,
+        owner="CVT",
+        grid=grid,
+        num_layers=num_layers,
+        num_heads=num_heads,
+        mlp_ratio=mlp_ratio,
+        positional_embedding=positional_embedding,
+        dropout_rate=dropout_rate,
+        attention_dropout=attention_dropout,
+        stochastic_depth=stochastic_depth,
+        dtype=dtype,
+    )
+    x = pool_tokens(x, "CVT", "seq" if include_top else pooling, 0, dtype)
+    if include_top:
+        x = classify(x, "CVT", num_classes, classifier_activation, dtype)
+    model = functional_model(images, x, name)
+
+    # === Weights ===
+    if weights is not None:
+        load_weights(model, weights)
+    return model

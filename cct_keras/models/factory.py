@@ -1,0 +1,77 @@
+import difflib
+import fnmatch
+import inspect
+
+import keras
+
+from cct_keras.models.cct import CCT
+from cct_keras.models.cvt import CVT
+from cct_keras.models.variants import VARIANTS
+from cct_keras.models.variants import Variant
+from cct_keras.models.variants import constructor_arguments
+from cct_keras.models.vit_lite import ViTLite
+
+FAMILIES = {"CCT": CCT, "CVT": CVT, "ViTLite": ViTLite}
+
+
+def create_model(variant: str, **overrides) -> keras.Model:
+    """Builds a named variant.
+
+    Args:
+        variant: One of `list_models()`, such as `"cct_7_3x1_32"`.
+        **overrides: Arguments of the family's constructor that replace the
+            variant's own, such as `num_classes`, `input_shape` or `weights`.
+
+    Returns:
+        A functional `keras.Model`, named after the variant.
+
+    Example:
+
+    >>> model = create_model("cct_7_3x1_32", num_classes=5)
+    >>> model.output_shape
+    (None, 5)
+    """
+    row = find_variant(variant)
+    constructor = FAMILIES[row.family]
+    accepted = inspect.signature(constructor).parameters
+    for argument in overrides:
+        if argument not in accepted:
+            raise TypeError(
+                f"create_model: {row.family} has no argument {argument!r}. "
+                + _near(argument, accepted)
+            )
+    arguments = {"name": variant, **constructor_arguments(row)}
+    if overrides.get("input_tensor") is not None:
+        del arguments["input_shape"]
+    elif overrides.get("data_format", keras.config.image_data_format()) == (
+        "channels_first"
+    ):
+        height, width, channels = arguments["input_shape"]
+        arguments["input_shape"] = (channels, height, width)
+    return constructor(**{**arguments, **overrides})
+
+
+def list_models(pattern: str = "*") -> list[str]:
+    """Names of the variants that match a shell-style pattern.
+
+    Example:
+
+    >>> list_models("cct_14_*")
+    ['cct_14_7x2_224', 'cct_14_7x2_384', 'cct_14_7x2_384_fl']
+    """
+    return [name for name in VARIANTS if fnmatch.fnmatchcase(name, pattern)]
+
+
+def find_variant(name: str) -> Variant:
+    """The row of a variant, or an error with the names that come near."""
+    if name not in VARIANTS:
+        raise ValueError(
+            f"create_model: unknown variant {name!r}. {_near(str(name), VARIANTS)}"
+        )
+    return VARIANTS[name]
+
+
+def _near(word, known):
+    matches = difflib.get_close_matches(word, known, n=3)
+    listed = ", ".join(matches or known)
+    return f"Did you mean: {listed}?" if matches else f"Known: {listed}."

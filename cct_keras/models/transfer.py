@@ -1,0 +1,233 @@
+"""Weights from one model, or file, into another."""
+
+import pathlib
+import warnings
+import zipfile
+from collections import Counter
+
+import h5py
+import keras
+
+from cct_keras.layers import ConvTokenizer
+from cct_keras.layers import PositionEmbedding
+
+# What a model for another task has not, or has fresh.
+TOP = ("pool", "head")
+
+
+def load_weights(model: keras.Model, path) -> None:
+    """Loads a `.weights.h5` or `.keras` file into a model of this package.
+
+    Stricter than `model.load_weights`, which takes the first blocks of a deeper
+    model without a word; and wider: positions of another grid are resized, and
+    a head for another number of classes stays fresh, with a warning.
+
+    Args:
+        model: The model to fill.
+        path: Path of the file.
+    """
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise ValueError(
+            f"`weights` must be the path of an existing file. Received: {str(path)!r}"
+        )
+    try:
+        if path.suffix == ".keras":
+            source = keras.models.load_model(path, compile=False)
+        elif path.name.endswith(".weights.h5"):
+            source = _load_weights_file(model, path)
+        else:
+            raise ValueError(
+                "`weights` must be a `.weights.h5` or `.keras` file. "
+                f"Received: {str(path)!r}"
+            )
+    except (OSError, KeyError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} is not a readable weights file: {error}") from error
+    transfer_weights(source, model, origin=str(path))
+
+
+def transfer_weights(source: keras.Model, target: keras.Model, origin: str) -> None:
+    """Copies all weights, layer by layer of the same name, or none.
+
+    Args:
+        source: The model that has the weights.
+        target: The model to fill.
+        origin: What errors call the source.
+    """
+    given, wanted = _weighted_layers(source), _weighted_layers(target)
+    shapes = {name: _shapes(layer) for name, layer in given.items()}
+    _check_architecture(shapes, target, origin)
+    fresh = [
+        name
+        for name, layer in wanted.items()
+        if name in TOP and _shapes(layer) != shapes.get(name)
+    ]
+    for name, layer in wanted.items():
+        if name not in fresh:
+            _copy_weights(given[name], layer)
+    if fresh:
+        warnings.warn(
+            f"{origin} has no weights of this shape for {' and '.join(fresh)} of "
+            f"{target.name!r}: left as initialised.",
+            stacklevel=4,
+        )
+
+
+def with_input_shape(model: keras.Model, input_shape: tuple) -> keras.Model:
+    """The same trained model for images of another size.
+
+    Learnable positions are interpolated, sine positions made anew; all other
+    weights are copied.
+
+    Args:
+        model: A model of this package, or one built on it.
+        input_shape: The new image shape, without the batch.
+
+    Returns:
+        A new model, not compiled.
+
+    Example:
+
+    >>> model = CCT(10, (32, 32, 3), kernel_size=3)
+    >>> with_input_shape(model, (48, 64, 3)).input_shape
+    (None, 48, 64, 3)
+    """
+    tokenizer = _tokenizer(model)
+    if tokenizer is None:
+        raise ValueError(
+            "with_input_shape: `model` must have a ConvTokenizer among its layers. "
+            f"Received: {model.name!r} with layers "
+            f"{[layer.name for layer in model.layers]}"
+        )
+    channel = -1 if tokenizer.data_format == "channels_last" else 1
+    old_shape, new_shape = model.input_shape, (None, *input_shape)
+    if len(new_shape) != len(old_shape) or new_shape[channel] != old_shape[channel]:
+        raise ValueError(
+            "with_input_shape: `input_shape` must have the rank and the channels of "
+            f"the model's {old_shape[1:]}. Received: input_shape={input_shape!r}"
+        )
+    images = keras.Input(
+        input_shape, dtype=model.input.dtype, name=model.input.name or "images"
+    )
+    before_tokens = keras.models.clone_model(
+        keras.Model(model.input, tokenizer.input), input_tensors=images
+    )
+    grid = tokenizer.compute_grid(before_tokens.output_shape)
+
+    def resized(layer):
+        config = layer.get_config()
+        if isinstance(layer, PositionEmbedding):
+            config["grid"] = grid
+        return type(layer).from_config(config)
+
+    clone = keras.models.clone_model(
+        model, input_tensors=images, clone_function=resized
+    )
+    for layer in model.layers:
+        if layer.weights:
+            _copy_weights(layer, clone.get_layer(layer.name))
+    return clone
+
+
+def _tokenizer(model):
+    found = [layer for layer in model.layers if isinstance(layer, ConvTokenizer)]
+    return found[0] if found else None
+
+
+def _weighted_layers(model):
+    """`{name: layer}` of the layers with weights, from the tokenizer on."""
+    tokenizer = _tokenizer(model)
+    layers = model.layers[model.layers.index(tokenizer) if tokenizer else 0 :]
+    return {layer.name: layer for layer in layers if layer.weights}
+
+
+def _check_architecture(given, target, origin):
+    """Refuses weights that do not fit, but for positions and the top.
+
+    Args:
+        given: `{layer name: shapes}`
+        target: The model they are for.
+        origin: What the error calls their source.
+    """
+    wanted = _weighted_layers(target)
+    missing = [name for name in wanted if name not in given and name not in TOP]
+    left_over = [name for name in given if name not in wanted and name not in TOP]
+    differing = [
+        f"{name} {_first_difference(given[name], layer)}"
+        for name, layer in wanted.items()
+        if name in given
+        and not isinstance(layer, PositionEmbedding)
+        and name not in TOP
+        and sorted(given[name]) != sorted(_shapes(layer))
+    ]
+    problems = {"missing": missing, "left over": left_over, "shapes": differing}
+    if any(problems.values()):
+        raise ValueError(
+            f"{origin} holds weights of another architecture than {target.name!r}: "
+            + "; ".join(f"{k}: {', '.join(v)}" for k, v in problems.items() if v)
+        )
+
+
+def _first_difference(shapes, layer):
+    shapes, wanted = Counter(shapes), Counter(_shapes(layer))
+    return f"{min(shapes - wanted, default='none')} for {min(wanted - shapes)}"
+
+
+def _shapes(layer):
+    return [tuple(weight.shape) for weight in layer.weights]
+
+
+def _copy_weights(source, target):
+    if isinstance(target, PositionEmbedding):
+        target.load_table(source.embeddings.numpy(), grid=source.grid)
+    else:
+        target.set_weights(source.get_weights())
+
+
+def _load_weights_file(model, path):
+    """A twin of `model` as far as the file goes, with the file's head."""
+    stored = _stored_layers(path)
+    shapes = {name: list(datasets.values()) for name, datasets in stored.items()}
+    _check_architecture(shapes, model, str(path))
+    if "position_embedding" in stored:
+        # First by itself: Keras would bury an error about the table.
+        with h5py.File(path) as file:
+            table = file["layers/position_embedding/vars"]
+            model.get_layer("position_embedding").load_table(
+                table["embeddings"][...], table["grid"][...]
+            )
+
+    def twin_layer(layer):
+        config = layer.get_config()
+        if layer.name == "head":
+            config["units"] = stored.get("head", {}).get("vars/1", [layer.units])[0]
+        return type(layer).from_config(config)
+
+    twin = keras.models.clone_model(model, clone_function=twin_layer)
+    last = [layer for layer in twin.layers if layer.name in stored][-1]
+    # Cut to what this package built: Keras refuses layers the file has not.
+    twin = keras.Model(_tokenizer(twin).input, last.output)
+    twin.load_weights(path)
+    return twin
+
+
+def _stored_layers(path):
+    """`{layer name: {dataset: shape}}` of a `.weights.h5` file."""
+    layers = {}
+    with h5py.File(path) as file:
+        for group in file.get("layers", {}).values():
+            shapes = _dataset_shapes(group)
+            if shapes:
+                layers[str(group["vars"].attrs.get("name", group.name))] = shapes
+    return layers
+
+
+def _dataset_shapes(group):
+    shapes = {}
+
+    def visit(key, item):
+        if isinstance(item, h5py.Dataset):
+            shapes[key] = item.shape
+
+    group.visititems(visit)
+    return shapes

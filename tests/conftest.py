@@ -1,0 +1,19 @@
+import os
+import pathlib
+import sys
+
+# On the torch backend Keras has to come before TensorFlow.
+import keras
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+
+@pytest.fixture(autouse=True)
+def fresh_keras_state():
+    keras.utils.set_random_seed(0)
+    keras.config.set_dtype_policy("float32")
+    yield
+    keras.config.set_dtype_policy("float32")
+    keras.utils.clear_session(free_memory=False)

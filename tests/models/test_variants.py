@@ -1,0 +1,94 @@
+"""The named variants, to the parameter."""
+
+import pytest
+
+import cct_keras
+from cct_keras.models.cost import variant_cost
+
+PARAMETERS = {
+    "cct_2_3x2_32": 283_723,
+    "cct_4_3x2_32": 482_123,
+    "cct_6_3x1_32": 3_233_803,
+    "cct_6_3x2_32": 3_326_923,
+    "cct_7_3x1_32": 3_760_139,
+    "cct_7_3x1_32_c100": 3_783_269,
+    "cct_7_3x2_32": 3_853_259,
+    "cct_7_7x2_224": 4_573_735,
+    "cct_14_7x2_224": 22_367_273,
+    "cct_14_7x2_384": 22_513_193,
+    "cct_14_7x2_384_fl": 22_167_463,
+    "cvt_2_4_32": 214_539,
+    "cvt_4_4_32": 412_939,
+    "cvt_6_4_32": 3_190_283,
+    "cvt_7_4_32": 3_716_619,
+    "vit_2_4_32": 214_666,
+    "vit_4_4_32": 413_066,
+    "vit_6_4_32": 3_190_538,
+    "vit_7_4_32": 3_716_874,
+}
+CLASSES = {"c100": 100, "fl": 102}
+
+
+def test_all_35_variants_are_here():
+    names = cct_keras.list_models()
+    assert len(names) == len(set(names)) == 35
+    assert {name.replace("_sine", "") for name in names} == set(PARAMETERS)
+
+
+@pytest.mark.parametrize("name", cct_keras.list_models())
+def test_variant(name):
+    model = cct_keras.create_model(name)
+    expected = PARAMETERS[name.replace("_sine", "")]
+    assert model.count_params() == expected
+    assert variant_cost(name).parameters == expected
+    size = int(name.split("_")[3])
+    assert model.input_shape == (None, size, size, 3)
+    kind = "sine" if "sine" in name else "learnable"
+    assert model.get_layer("position_embedding").kind == kind
+    tag = name.rsplit("_", 1)[-1]
+    default = {32: 10, 224: 102 if "7_7x2" in name else 1000, 384: 1000}[size]
+    assert model.output_shape == (None, CLASSES.get(tag, default))
+    assert model.name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "macs", "attention"),
+    [("cct_14_7x2_224", 5.11, 0.41), ("cct_14_7x2_384", 15.01, 3.57)],
+)
+def test_macs_by_the_papers_count(name, macs, attention):
+    cost = variant_cost(name)
+    assert round(cost.macs / 1e9, 2) == macs
+    assert round(cost.attention_macs / 1e9, 2) == attention
+
+
+@pytest.mark.parametrize("name", ["cct_7_3x1_32", "cvt_7_4_32", "vit_7_4_32"])
+def test_cost_at_another_size(name):
+    model = cct_keras.create_model(name, input_shape=(40, 64, 3), num_classes=3)
+    cost = variant_cost(name, num_classes=3, image_size=(40, 64))
+    assert cost.parameters == model.count_params()
+    assert cost.tokens == model.get_layer("block_0").output.shape[1]
+
+
+def test_patterns():
+    assert cct_keras.list_models("cct_14_*") == [
+        "cct_14_7x2_224",
+        "cct_14_7x2_384",
+        "cct_14_7x2_384_fl",
+    ]
+    assert len(cct_keras.list_models("vit_*")) == 8
+    assert cct_keras.list_models("resnet*") == []
+
+
+def test_unknown_names_bring_near_matches():
+    with pytest.raises(ValueError, match="'cct_7_3x1'.*cct_7_3x1_32"):
+        cct_keras.create_model("cct_7_3x1")
+    with pytest.raises(TypeError, match="drop_rate.*dropout_rate"):
+        cct_keras.create_model("cct_2_3x2_32", drop_rate=0.1)
+
+
+def test_overrides():
+    model = cct_keras.create_model(
+        "cct_2_3x2_32_sine", num_classes=3, input_shape=(20, 24, 1), name="mine"
+    )
+    assert (model.name, model.output_shape) == ("mine", (None, 3))
+    assert model.input_shape == (None, 20, 24, 1)

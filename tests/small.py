@@ -1,0 +1,27 @@
+"""Small models that build and run at once."""
+
+import keras
+import numpy as np
+
+import cct_keras
+
+SMALL = {"num_layers": 2, "num_heads": 2, "mlp_ratio": 1, "embedding_dim": 32}
+FAMILIES = {
+    "CCT": (cct_keras.CCT, {"kernel_size": 3, "num_conv_layers": 2}),
+    "CVT": (cct_keras.CVT, {"patch_size": 4}),
+    "ViTLite": (cct_keras.ViTLite, {"patch_size": 4}),
+}
+
+
+def small_model(family, num_classes=5, input_shape=(16, 16, 3), **arguments):
+    constructor, own = FAMILIES[family]
+    return constructor(num_classes, input_shape, **{**SMALL, **own, **arguments})
+
+
+def images(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype("float32")
+
+
+def predict(model, x):
+    """Outputs in inference mode; eager, as compiling costs more than it saves."""
+    return keras.ops.convert_to_numpy(model(x, training=False))
