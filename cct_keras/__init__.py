@@ -9,6 +9,8 @@ if pathlib.Path(sys.argv[0]).stem == "cct-keras":
     import_keras_quietly()
 
 from cct_keras import layers
+from cct_keras.converter import convert
+from cct_keras.converter import to_torch
 from cct_keras.models import CCT
 from cct_keras.models import CVT
 from cct_keras.models import ViTLite
@@ -16,6 +18,9 @@ from cct_keras.models import create_model
 from cct_keras.models import feature_extractor
 from cct_keras.models import list_models
 from cct_keras.models import with_input_shape
+from cct_keras.pretrained import class_names
+from cct_keras.pretrained import list_weights
+from cct_keras.pretrained import preprocess_input
 
 __version__ = "0.1.0"
 
@@ -23,9 +28,14 @@ __all__ = [
     "CCT",
     "CVT",
     "ViTLite",
+    "class_names",
+    "convert",
     "create_model",
     "feature_extractor",
     "layers",
     "list_models",
+    "list_weights",
+    "preprocess_input",
+    "to_torch",
     "with_input_shape",
 ]

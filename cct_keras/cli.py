@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import pathlib
 import sys
 
 
@@ -14,12 +15,16 @@ def main(argv: list[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         arguments.run(arguments)
-    except ValueError as error:
-        print(f"cct-keras: error: {error}", file=sys.stderr)
+    except (ValueError, OSError) as error:
+        if isinstance(error, BrokenPipeError):
+            # The reader, `head` for one, has enough.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        line = " ".join(str(error).split())
+        print(f"cct-keras: error: {line}", file=sys.stderr)
         return 2
-    except BrokenPipeError:
-        # The reader, `head` for one, has enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 
@@ -36,6 +41,9 @@ def _parser():
     command.add_argument(
         "pattern", nargs="?", default="*", help="such as 'cct_14_*' (default: all)"
     )
+    command.add_argument(
+        "--pretrained", action="store_true", help="list published weights instead"
+    )
     command.set_defaults(run=_list)
 
     command = commands.add_parser("summary", help="what one variant costs")
@@ -43,6 +51,46 @@ def _parser():
     command.add_argument("--num-classes", type=int, metavar="N")
     command.add_argument("--image-size", type=int, nargs=2, metavar=("HEIGHT", "WIDTH"))
     command.set_defaults(run=_summary)
+
+    command = commands.add_parser(
+        "convert", help="a PyTorch checkpoint into a Keras file, or the reverse"
+    )
+    command.add_argument(
+        "source", help=".pth, .pt, .bin, .pth.zip, .safetensors, a URL, or .keras"
+    )
+    command.add_argument(
+        "out", type=pathlib.Path, help=".keras or .weights.h5; see --to"
+    )
+    command.add_argument(
+        "--to",
+        choices=("keras", "torch"),
+        default="keras",
+        help="torch writes .safetensors, .pth, .pt or .bin (default: keras)",
+    )
+    command.add_argument("--num-classes", type=int, metavar="N")
+    command.add_argument(
+        "--input-shape",
+        type=int,
+        nargs=3,
+        metavar=("HEIGHT", "WIDTH", "CHANNELS"),
+        help="positions are resized, the first convolution is adapted",
+    )
+    command.add_argument("--num-heads", type=int, metavar="N")
+    command.add_argument(
+        "--grid",
+        type=int,
+        nargs=2,
+        metavar=("ROWS", "COLUMNS"),
+        help="of the file's positions, if not a square",
+    )
+    command.add_argument("--entry", help="entry of the file, such as state_dict")
+    command.add_argument(
+        "--force", action="store_true", help="replace an existing file"
+    )
+    command.add_argument(
+        "--verbose", action="store_true", help="print a table of all tensors"
+    )
+    command.set_defaults(run=_convert)
     return parser
 
 
@@ -51,9 +99,12 @@ def _list(arguments):
     from cct_keras.models.factory import list_models
     from cct_keras.models.variants import VARIANTS
 
-    names = list_models(arguments.pattern)
+    names = list_models(arguments.pattern, pretrained=arguments.pretrained)
     if not names:
         raise ValueError(f"no variant matches {arguments.pattern!r}")
+    if arguments.pretrained:
+        _list_weights(names)
+        return
     print(
         f"{'variant':<24}{'image':>6}{'positions':>11}{'classes':>9}"
         f"{'parameters':>12}{'MACs':>9}"
@@ -64,6 +115,16 @@ def _list(arguments):
             f"{name:<24}{row.image_size:>6}{row.positional_embedding:>11}"
             f"{row.num_classes:>9}{cost.parameters:>12,}{_giga(cost.macs):>9}"
         )
+
+
+def _list_weights(names):
+    from cct_keras.pretrained import WEIGHTS
+
+    print(f"{'variant':<20}{'weights':<23}{'classes':>7}  {'published top-1':>15}")
+    for row in WEIGHTS:
+        if row.variant in names:
+            classes = row.dataset.num_classes
+            print(f"{row.variant:<20}{row.tag:<23}{classes:>7}  {row.top1:>13.2f} %")
 
 
 def _summary(arguments):
@@ -94,6 +155,23 @@ def _summary(arguments):
         ),
     ):
         print(f"{label:<22}{value.format(**size)}")
+
+
+def _convert(arguments):
+    from cct_keras.converter import command
+
+    command.run(
+        arguments.source,
+        arguments.out,
+        to=arguments.to,
+        force=arguments.force,
+        verbose=arguments.verbose,
+        grid=arguments.grid,
+        entry=arguments.entry,
+        num_classes=arguments.num_classes,
+        input_shape=arguments.input_shape,
+        num_heads=arguments.num_heads,
+    )
 
 
 def _giga(count):

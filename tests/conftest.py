@@ -6,7 +6,8 @@ import sys
 import keras
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+TESTS = pathlib.Path(__file__).parent
+sys.path[:0] = [str(TESTS), str(TESTS / "converter")]
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 

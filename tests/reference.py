@@ -1,16 +1,14 @@
-"""The original architecture in NumPy, from its description: an independent truth.
+"""Weights of the original architecture.
 
 `random_state` makes the weights that the golden outputs were made with, by
-their names in the official PyTorch checkpoints; `forward` computes the logits
-in float64; `assign` puts the weights into a Keras model.
+their names in the official PyTorch checkpoints; `assign` puts them into a Keras
+model, by hand and not by the converter.
 """
 
 import math
 import zlib
 
 import numpy as np
-from scipy.special import erf
-from scipy.special import softmax
 
 
 def random_tensor(name: str, shape: tuple) -> np.ndarray:
@@ -98,87 +96,6 @@ def sinusoid(length: int, dim: int) -> np.ndarray:
     return table
 
 
-def forward(
-    state: dict,
-    images: np.ndarray,
-    *,
-    num_heads: int,
-    stride: int | None = None,
-    padding: int | None = None,
-    pool=(3, 2, 1),
-) -> np.ndarray:
-    """Logits of images `(batch, height, width, channels)`."""
-    state = {name: np.asarray(value, "float64") for name, value in state.items()}
-    patches = "tokenizer.conv_layers.0.0.bias" in state
-    x = images.astype("float64")
-    i = 0
-    while f"tokenizer.conv_layers.{i}.0.weight" in state:
-        kernel = state[f"tokenizer.conv_layers.{i}.0.weight"]
-        k = kernel.shape[-1]
-        if patches:
-            x = _windows(x, k, k, 0, 0.0)
-            x = np.einsum("bhwcij,ocij->bhwo", x, kernel, optimize=True)
-            x = x + state["tokenizer.conv_layers.0.0.bias"]
-        else:
-            s = max(1, k // 2 - 1) if stride is None else stride
-            p = max(1, k // 2) if padding is None else padding
-            x = _windows(x, k, s, p, 0.0)
-            x = np.einsum("bhwcij,ocij->bhwo", x, kernel, optimize=True)
-            x = _windows(np.maximum(x, 0.0), *pool, -np.inf).max(axis=(-1, -2))
-        i += 1
-    x = x.reshape(len(x), -1, x.shape[-1])
-
-    if "classifier.class_emb" in state:
-        token = np.repeat(state["classifier.class_emb"], len(x), axis=0)
-        x = np.concatenate([token, x], axis=1)
-    x = x + state.get("classifier.positional_emb", 0.0)
-    j = 0
-    while f"classifier.blocks.{j}.norm1.weight" in state:
-        block = f"classifier.blocks.{j}"
-        y = _norm(x, state, f"{block}.pre_norm")
-        x = x + _attention(y, state, f"{block}.self_attn", num_heads)
-        x = _norm(x, state, f"{block}.norm1")
-        y = _linear(x, state, f"{block}.linear1")
-        y = 0.5 * y * (1.0 + erf(y / math.sqrt(2.0)))
-        x = x + _linear(y, state, f"{block}.linear2")
-        j += 1
-    x = _norm(x, state, "classifier.norm")
-
-    if "classifier.class_emb" in state:
-        x = x[:, 0]
-    else:
-        weights = softmax(_linear(x, state, "classifier.attention_pool"), axis=1)
-        x = (weights * x).sum(axis=1)
-    return _linear(x, state, "classifier.fc")
-
-
-def _windows(x, size, stride, padding, fill):
-    width = [(0, 0), (padding, padding), (padding, padding), (0, 0)]
-    x = np.pad(x, width, constant_values=fill)
-    windows = np.lib.stride_tricks.sliding_window_view(x, (size, size), axis=(1, 2))
-    return windows[:, ::stride, ::stride]
-
-
-def _linear(x, state, name):
-    return x @ state[f"{name}.weight"].T + state.get(f"{name}.bias", 0.0)
-
-
-def _norm(x, state, name):
-    x = x - x.mean(axis=-1, keepdims=True)
-    x = x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + 1e-5)
-    return x * state[f"{name}.weight"] + state[f"{name}.bias"]
-
-
-def _attention(x, state, name, heads):
-    batch, tokens, dim = x.shape
-    qkv = _linear(x, state, f"{name}.qkv")
-    qkv = qkv.reshape(batch, tokens, 3, heads, dim // heads)
-    query, key, value = qkv.transpose(2, 0, 3, 1, 4)
-    scores = query @ key.transpose(0, 1, 3, 2) / math.sqrt(dim // heads)
-    x = (softmax(scores, axis=-1) @ value).transpose(0, 2, 1, 3)
-    return _linear(x.reshape(batch, tokens, dim), state, f"{name}.proj")
-
-
 def assign(model, state: dict) -> None:
     """Fills a Keras model with a state dict, all of it."""
     rest = dict(state)
@@ -221,3 +138,29 @@ def assign(model, state: dict) -> None:
     fill_norm(layers["norm"], "classifier.norm")
     fill_linear(layers["head"], "classifier.fc")
     assert not rest, f"not assigned: {sorted(rest)}"
+
+
+# One block on 8x8 images: a checkpoint of a few kilobytes.
+TINY = {
+    "tokens": 16,
+    "num_classes": 3,
+    "num_layers": 1,
+    "embedding_dim": 8,
+    "mlp_ratio": 1,
+    "kernel_size": 3,
+}
+
+
+def mirror_names(state: dict) -> dict:
+    """The names of the Hugging Face mirror."""
+    renamed = {}
+    for name, array in state.items():
+        if name.startswith("tokenizer.conv_layers."):
+            stage = int(name.split(".")[2])
+            name = f"cct.embedder.embedding_layers.{3 * stage}.weight"
+        elif name.startswith("classifier.fc."):
+            name = name.replace("classifier.fc.", "classifier.")
+        else:
+            name = name.replace("classifier.", "cct.encoder.", 1)
+        renamed[name] = array
+    return renamed

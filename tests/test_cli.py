@@ -35,6 +35,13 @@ def test_error_in_a_shell():
     assert "Did you mean: cct_7_3x1_32" in result.stderr
 
 
+def test_list_of_weights(capsys):
+    assert cli.main(["list", "cct_14*", "--pretrained"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    assert lines[1].split() == ["cct_14_7x2_224", "imagenet", "1000", "80.67", "%"]
+
+
 def test_summary(capsys):
     assert cli.main(["summary", "cct_14_7x2_384"]) == 0
     output = capsys.readouterr().out

@@ -65,9 +65,10 @@ def CCT(
         pooling: What a model without top returns: `None` for the tokens, or
             their `"seq"` (sequence pooling), `"avg"` or `"max"`.
         classifier_activation: Activation of the head; `None` returns logits.
-        weights: `None` for a fresh model, or the path of a `.weights.h5` or
-            `.keras` file. Positions of another grid are resized; for another
-            number of classes the head stays fresh, with a warning.
+        weights: `None` for a fresh model; a tag of published weights, such as
+            `"imagenet"`; or a `.weights.h5`, a `.keras` or an official `.pth`
+            file. Positions of another grid are resized, other channels adapted;
+            for another number of classes the head stays fresh, with a warning.
         input_tensor: Optional tensor to build the model on.
         data_format: `"channels_last"` or `"channels_first"` images. Defaults to
             `keras.config.image_data_format()`.

@@ -32,34 +32,60 @@ def create_model(variant: str, **overrides) -> keras.Model:
     (None, 5)
     """
     row = find_variant(variant)
-    constructor = FAMILIES[row.family]
+    arguments = {"name": variant, **constructor_arguments(row)}
+    if overrides.get("weights") is not None:
+        from cct_keras import pretrained
+
+        decided, source = pretrained.variant_defaults(variant, overrides["weights"])
+        arguments |= decided
+        overrides = {**overrides, "weights": source}
+    return build_family(row.family, arguments, overrides)
+
+
+def build_family(family: str, arguments: dict, overrides: dict) -> keras.Model:
+    """Calls a family's constructor, `overrides` in place of `arguments`.
+
+    Args:
+        family: One of `FAMILIES`.
+        arguments: Constructor arguments; `input_shape` with the channels last.
+        overrides: What a user passed; unknown names are refused.
+    """
+    constructor = FAMILIES[family]
     accepted = inspect.signature(constructor).parameters
     for argument in overrides:
         if argument not in accepted:
             raise TypeError(
-                f"create_model: {row.family} has no argument {argument!r}. "
-                + _near(argument, accepted)
+                f"{family} has no argument {argument!r}. {_near(argument, accepted)}"
             )
-    arguments = {"name": variant, **constructor_arguments(row)}
+    arguments = dict(arguments)
+    data_format = overrides.get("data_format") or keras.config.image_data_format()
     if overrides.get("input_tensor") is not None:
         del arguments["input_shape"]
-    elif overrides.get("data_format", keras.config.image_data_format()) == (
-        "channels_first"
-    ):
+    elif data_format == "channels_first":
         height, width, channels = arguments["input_shape"]
         arguments["input_shape"] = (channels, height, width)
     return constructor(**{**arguments, **overrides})
 
 
-def list_models(pattern: str = "*") -> list[str]:
+def list_models(pattern: str = "*", *, pretrained: bool = False) -> list[str]:
     """Names of the variants that match a shell-style pattern.
+
+    Args:
+        pattern: Such as `"cct_14_*"`.
+        pretrained: Whether to list only variants with published weights, whose
+            tags `list_weights` tells.
 
     Example:
 
     >>> list_models("cct_14_*")
     ['cct_14_7x2_224', 'cct_14_7x2_384', 'cct_14_7x2_384_fl']
     """
-    return [name for name in VARIANTS if fnmatch.fnmatchcase(name, pattern)]
+    names = [name for name in VARIANTS if fnmatch.fnmatchcase(name, pattern)]
+    if pretrained:
+        from cct_keras.pretrained import list_weights
+
+        names = [name for name in names if list_weights(name)]
+    return names
 
 
 def find_variant(name: str) -> Variant:

@@ -7,15 +7,33 @@ from collections import Counter
 
 import h5py
 import keras
+import numpy as np
 
 from cct_keras.layers import ConvTokenizer
 from cct_keras.layers import PositionEmbedding
 
 # What a model for another task has not, or has fresh.
 TOP = ("pool", "head")
+NATIVE_SUFFIXES = (".keras", ".weights.h5")
 
 
-def load_weights(model: keras.Model, path) -> None:
+def load_weights(model: keras.Model, weights) -> None:
+    """Loads what the constructors take as `weights`.
+
+    Args:
+        model: The model to fill.
+        weights: A tag of published weights, a `.weights.h5` or `.keras` file, or
+            a checkpoint of the original PyTorch code.
+    """
+    # Published weights need the converter, which needs the models.
+    from cct_keras import pretrained
+
+    path = pretrained.load(model, weights)
+    if path is not None:
+        load_keras_file(model, path)
+
+
+def load_keras_file(model: keras.Model, path) -> None:
     """Loads a `.weights.h5` or `.keras` file into a model of this package.
 
     Stricter than `model.load_weights`, which takes the first blocks of a deeper
@@ -34,13 +52,8 @@ def load_weights(model: keras.Model, path) -> None:
     try:
         if path.suffix == ".keras":
             source = keras.models.load_model(path, compile=False)
-        elif path.name.endswith(".weights.h5"):
-            source = _load_weights_file(model, path)
         else:
-            raise ValueError(
-                "`weights` must be a `.weights.h5` or `.keras` file. "
-                f"Received: {str(path)!r}"
-            )
+            source = _load_weights_file(model, path)
     except (OSError, KeyError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path} is not a readable weights file: {error}") from error
     transfer_weights(source, model, origin=str(path))
@@ -54,7 +67,7 @@ def transfer_weights(source: keras.Model, target: keras.Model, origin: str) -> N
         target: The model to fill.
         origin: What errors call the source.
     """
-    given, wanted = _weighted_layers(source), _weighted_layers(target)
+    given, wanted = weighted_layers(source), weighted_layers(target)
     shapes = {name: _shapes(layer) for name, layer in given.items()}
     _check_architecture(shapes, target, origin)
     fresh = [
@@ -134,7 +147,7 @@ def _tokenizer(model):
     return found[0] if found else None
 
 
-def _weighted_layers(model):
+def weighted_layers(model):
     """`{name: layer}` of the layers with weights, from the tokenizer on."""
     tokenizer = _tokenizer(model)
     layers = model.layers[model.layers.index(tokenizer) if tokenizer else 0 :]
@@ -149,7 +162,7 @@ def _check_architecture(given, target, origin):
         target: The model they are for.
         origin: What the error calls their source.
     """
-    wanted = _weighted_layers(target)
+    wanted = weighted_layers(target)
     missing = [name for name in wanted if name not in given and name not in TOP]
     left_over = [name for name in given if name not in wanted and name not in TOP]
     differing = [
@@ -158,7 +171,8 @@ def _check_architecture(given, target, origin):
         if name in given
         and not isinstance(layer, PositionEmbedding)
         and name not in TOP
-        and sorted(given[name]) != sorted(_shapes(layer))
+        and _without_channels(name, given[name])
+        != _without_channels(name, _shapes(layer))
     ]
     problems = {"missing": missing, "left over": left_over, "shapes": differing}
     if any(problems.values()):
@@ -166,6 +180,35 @@ def _check_architecture(given, target, origin):
             f"{origin} holds weights of another architecture than {target.name!r}: "
             + "; ".join(f"{k}: {', '.join(v)}" for k, v in problems.items() if v)
         )
+
+
+def _without_channels(name, shapes):
+    """Shapes to compare; the image's channels may differ."""
+    if name == "tokenizer" and len(shapes[0]) == 4:
+        rows, columns, _, filters = shapes[0]
+        shapes = [(rows, columns, filters), *shapes[1:]]
+    return sorted(shapes)
+
+
+def adapt_channels(kernel: np.ndarray, channels: int) -> np.ndarray:
+    """A first convolution for other channels: summed for one, else repeated.
+
+    Args:
+        kernel: Array `(height, width, channels, filters)`.
+        channels: The channels wanted.
+    """
+    given = kernel.shape[2]
+    if given == channels:
+        return kernel
+    warnings.warn(
+        f"the first convolution was adapted from {given} to {channels} channels",
+        stacklevel=2,
+    )
+    kernel = np.asarray(kernel, "float32")
+    if channels == 1:
+        return kernel.sum(axis=2, keepdims=True)
+    repeats = -(-channels // given)
+    return np.tile(kernel, (1, 1, repeats, 1))[:, :, :channels] * (given / channels)
 
 
 def _first_difference(shapes, layer):
@@ -180,6 +223,10 @@ def _shapes(layer):
 def _copy_weights(source, target):
     if isinstance(target, PositionEmbedding):
         target.load_table(source.embeddings.numpy(), grid=source.grid)
+    elif isinstance(target, ConvTokenizer):
+        kernel, *others = source.get_weights()
+        channels = target.convs[0].kernel.shape[2]
+        target.set_weights([adapt_channels(kernel, channels), *others])
     else:
         target.set_weights(source.get_weights())
 
@@ -203,10 +250,16 @@ def _load_weights_file(model, path):
             config["units"] = stored.get("head", {}).get("vars/1", [layer.units])[0]
         return type(layer).from_config(config)
 
-    twin = keras.models.clone_model(model, clone_function=twin_layer)
-    last = [layer for layer in twin.layers if layer.name in stored][-1]
     # Cut to what this package built: Keras refuses layers the file has not.
-    twin = keras.Model(_tokenizer(twin).input, last.output)
+    tokenizer = _tokenizer(model)
+    last = [layer for layer in model.layers if layer.name in stored][-1]
+    part = keras.Model(tokenizer.input, last.output)
+    shape = list(tokenizer.input.shape)
+    channel_axis = -1 if tokenizer.data_format == "channels_last" else 1
+    shape[channel_axis] = shapes["tokenizer"][0][2]
+    twin = keras.models.clone_model(
+        part, input_tensors=keras.Input(batch_shape=shape), clone_function=twin_layer
+    )
     twin.load_weights(path)
     return twin
 

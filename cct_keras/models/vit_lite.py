@@ -54,8 +54,7 @@ def ViTLite(
             class token first; `"token"` for the class token; or the `"seq"`
             (sequence pooling), `"avg"` or `"max"` of the image's tokens.
         classifier_activation: Activation of the head; `None` returns logits.
-        weights: `None` for a fresh model, or the path of a `.weights.h5` or
-            `.keras` file, as in `CCT`.
+        weights: `None` for a fresh model, a tag or a file, as in `CCT`.
         input_tensor: Optional tensor to build the model on.
         data_format: `"channels_last"` or `"channels_first"` images. Defaults to
             `keras.config.image_data_format()`.

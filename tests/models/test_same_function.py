@@ -11,6 +11,7 @@ from small import FAMILIES
 from small import predict
 
 import cct_keras
+from cct_keras.converter.reference import forward
 
 pytestmark = pytest.mark.backend
 
@@ -70,7 +71,7 @@ def test_reference_agrees_with_the_golden_outputs(case):
     model = cct_keras.CCT(10, shape, **architecture)
     state = state_for(model, "CCT", 10, **architecture)
     images = reference.random_images(case["name"], (1, *shape))
-    logits = reference.forward(state, images, num_heads=case["num_heads"])
+    logits = forward(state, images, num_heads=case["num_heads"])
     assert_close(logits[0], case["logits"])
 
 
@@ -102,7 +103,7 @@ def test_every_family_agrees_with_the_reference(family, shape, changes):
     state = state_for(model, family, 7, shape[-1], **architecture)
     reference.assign(model, state)
     images = reference.random_images("images", (2, *shape))
-    expected = reference.forward(state, images, num_heads=architecture["num_heads"])
+    expected = forward(state, images, num_heads=architecture["num_heads"])
     assert_close(predict(model, images), expected)
 
 
@@ -124,7 +125,7 @@ def test_own_strides_and_pools_agree_with_the_reference():
     state = state_for(model, "CCT", 4, **architecture)
     reference.assign(model, state)
     images = reference.random_images("images", (2, *shape))
-    expected = reference.forward(
+    expected = forward(
         state, images, num_heads=2, **tokenizer, pool=tuple(pool.values())
     )
     assert_close(predict(model, images), expected)

@@ -1,0 +1,170 @@
+import contextlib
+import importlib.util
+import math
+import os
+import pathlib
+import tempfile
+from collections.abc import Iterator
+
+import keras
+import numpy as np
+
+from cct_keras.converter.checkpoint import read_checkpoint
+from cct_keras.converter.engine import fill
+from cct_keras.converter.engine import state_of
+from cct_keras.converter.reference import forward
+from cct_keras.converter.safetensors_file import write_safetensors
+from cct_keras.converter.shi_labs import POSITIONS
+from cct_keras.converter.shi_labs import Architecture
+from cct_keras.converter.shi_labs import infer
+from cct_keras.converter.shi_labs import original_names
+from cct_keras.converter.shi_labs import variant_of
+from cct_keras.converter.torch_file import CheckpointError
+from cct_keras.models.factory import build_family
+
+
+def convert(
+    source,
+    *,
+    grid: tuple[int, int] | None = None,
+    entry: str | None = None,
+    **overrides,
+) -> keras.Model:
+    """Builds a Keras model from a checkpoint of the original PyTorch code.
+
+    Needs no torch and runs no code of the file. Family, size, kernel, stages,
+    classes, channels and positions are inferred from the tensors. Every tensor
+    lands in exactly one weight and every weight is filled, or nothing is
+    returned.
+
+    Args:
+        source: Path or http(s) URL of a `.pth`, `.pt`, `.bin`, `.pth.zip` or
+            `.safetensors` file, or a mapping of arrays or torch tensors.
+        grid: `(rows, columns)` of the file's positions, if not a square.
+        entry: Which entry of the file holds the weights, such as
+            `"state_dict"`. Defaults to the averaged weights if there are any.
+        **overrides: Arguments of the family's constructor. Another
+            `input_shape` resizes the positions and adapts the first convolution
+            to its channels; another `num_classes` leaves the head fresh, with a
+            warning; `classifier_activation=None` returns logits.
+
+    Returns:
+        A functional `keras.Model`.
+
+    Example:
+
+    >>> model = convert("cct_7_3x1_32_cifar10_300epochs.pth")
+    >>> model.name
+    'cct_7_3x1_32'
+    """
+    state = original_names(read_checkpoint(source, entry))
+    architecture = infer(state, grid, **overrides)
+    return build(architecture, state, **overrides)
+
+
+def build(
+    architecture: Architecture, state: dict, progress=None, **overrides
+) -> keras.Model:
+    """A model of an inferred architecture, filled; `state` is used up."""
+    family, arguments, grid = architecture
+    variant = variant_of(architecture)
+    name = {} if variant is None else {"name": variant}
+    model = build_family(family, {**arguments, **name}, overrides)
+    fill(model, state, grid, progress)
+    return model
+
+
+def largest_difference(
+    model: keras.Model, state: dict, architecture: Architecture
+) -> float:
+    """How far a converted model is from the checkpoint, on a fixed image.
+
+    The checkpoint's side is computed in NumPy from its own tensors.
+
+    Args:
+        model: The model in the checkpoint's own architecture.
+        state: Weights by original name.
+        architecture: What was inferred from them.
+
+    Returns:
+        The largest difference of the logits.
+    """
+    shape = architecture.arguments["input_shape"]
+    image = np.random.default_rng(0).standard_normal((1, *shape)).astype("float32")
+    heads = architecture.arguments["num_heads"]
+    expected = forward(state, image, num_heads=heads)
+    logits = keras.Model(model.input, model.get_layer("head").output)
+    difference = keras.ops.convert_to_numpy(logits(image, training=False)) - expected
+    return float(np.abs(difference).max())
+
+
+def load_checkpoint(model: keras.Model, source) -> None:
+    """Fills a model with a checkpoint of its architecture."""
+    state = original_names(read_checkpoint(source))
+    layers = {layer.name: layer for layer in model.layers}
+    grid = None
+    if "position_embedding" in layers and POSITIONS in state:
+        # A grid that is no square can only be the model's own.
+        positions = layers["position_embedding"]
+        length = state[POSITIONS].shape[1]
+        side = math.isqrt(max(0, length - positions.num_prefix_tokens))
+        if side**2 != length - positions.num_prefix_tokens:
+            grid = positions.grid
+    heads = layers["block_0"].num_heads
+    shape = model.input_shape
+    fill(model, state, infer(state, grid, num_heads=heads, input_shape=shape).grid)
+
+
+def to_torch(model: keras.Model, path) -> None:
+    """Writes a model for the original PyTorch classes, `strict=True`.
+
+    Args:
+        model: A CCT, CVT or ViT-Lite of this package, with its top.
+        path: A `.safetensors` file, or a `.pth`, `.pt` or `.bin` file, which
+            needs torch.
+    """
+    path = pathlib.Path(path)
+    state = state_of(model)
+    if "classifier.fc.weight" not in state:
+        raise CheckpointError(
+            f"to_torch: {model.name!r} has no top; the original classes need one"
+        )
+    if path.suffix == ".safetensors":
+        with atomic_file(path) as temporary, temporary.open("wb") as file:
+            write_safetensors(file, state)
+    elif path.suffix in (".pth", ".pt", ".bin"):
+        if importlib.util.find_spec("torch") is None:
+            raise CheckpointError(
+                f"to_torch: a {path.suffix} file needs torch; write a .safetensors "
+                "file instead, or install torch"
+            )
+        import torch
+
+        with atomic_file(path) as temporary:
+            tensors = {name: torch.from_numpy(array) for name, array in state.items()}
+            torch.save(tensors, temporary)
+    else:
+        raise CheckpointError(
+            "to_torch: `path` must end in .safetensors, .pth, .pt or .bin. "
+            f"Received: {str(path)!r}"
+        )
+
+
+@contextlib.contextmanager
+def atomic_file(path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A temporary file that becomes `path` when all went well, else vanishes."""
+    suffix = "".join(path.suffixes[-2:])
+    if not path.parent.is_dir():
+        raise CheckpointError(f"the folder {path.parent} does not exist")
+    handle, name = tempfile.mkstemp(suffix=suffix, prefix=".", dir=path.parent)
+    os.close(handle)
+    temporary = pathlib.Path(name)
+    try:
+        yield temporary
+        # mkstemp makes private files; this one is to be shared like any other.
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

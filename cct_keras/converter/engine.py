@@ -1,0 +1,128 @@
+"""Between a checkpoint's tensors and a model's weights, each exactly once."""
+
+import re
+import warnings
+from collections.abc import Callable
+
+import keras
+import numpy as np
+
+from cct_keras.converter.shi_labs import NAMES
+from cct_keras.converter.shi_labs import POSITIONS
+from cct_keras.converter.shi_labs import TENSORS
+from cct_keras.converter.shi_labs import TOP
+from cct_keras.converter.torch_file import CheckpointError
+from cct_keras.models.transfer import adapt_channels
+from cct_keras.models.transfer import weighted_layers
+
+LEAVES = {"kernel": "weight", "gamma": "weight", "bias": "bias", "beta": "bias"}
+
+
+def checkpoint_name(path: str) -> str | None:
+    """The original's name of a weight of this package, by its path."""
+    if path in TENSORS:
+        return TENSORS[path]
+    layer, _, leaf = path.rpartition("/")
+    for ours, theirs in NAMES:
+        match = re.fullmatch(ours.replace("{i}", r"(\d+)"), layer)
+        if match and leaf in LEAVES:
+            prefix = theirs.replace("{i}", match[1]) if match.groups() else theirs
+            return f"{prefix}.{LEAVES[leaf]}"
+    return None
+
+
+def named_weights(model: keras.Model) -> dict[str, keras.Variable]:
+    """`{name in the checkpoint: weight}` of a model of this package."""
+    weights = {}
+    for layer in weighted_layers(model).values():
+        for weight in layer.weights:
+            name = checkpoint_name(weight.path)
+            if name is None:
+                raise CheckpointError(
+                    f"{weight.path} of {model.name!r} has no counterpart in the "
+                    "original architecture"
+                )
+            weights[name] = weight
+    return weights
+
+
+def to_keras_layout(array: np.ndarray) -> np.ndarray:
+    """torch's axes of a linear or convolution weight in Keras' order."""
+    return {2: lambda: array.T, 4: lambda: array.transpose(2, 3, 1, 0)}.get(
+        array.ndim, lambda: array
+    )()
+
+
+def to_torch_layout(array: np.ndarray) -> np.ndarray:
+    """The reverse of `to_keras_layout`."""
+    return {2: lambda: array.T, 4: lambda: array.transpose(3, 2, 0, 1)}.get(
+        array.ndim, lambda: array
+    )()
+
+
+def fill(
+    model: keras.Model,
+    state: dict[str, np.ndarray],
+    grid: tuple | None,
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Puts every tensor of a checkpoint into its weight.
+
+    Positions are resized to the model's grid, a first convolution adapted to
+    the model's channels; a head for another number of classes stays fresh.
+
+    Args:
+        model: A model of this package.
+        state: Weights by original name; what was used is taken out.
+        grid: `(rows, columns)` of the checkpoint's positions.
+        progress: Called with the number of filled weights and of all.
+    """
+    weights = named_weights(model)
+    missing = [name for name in weights if name not in state]
+    left_over = [
+        name for name in state if name not in weights and not name.startswith(TOP)
+    ]
+    assignments, fresh, differing = [], [], []
+    for name, weight in weights.items():
+        if name in missing or name == POSITIONS:
+            continue
+        array = to_keras_layout(np.asarray(state[name]))
+        if name == "tokenizer.conv_layers.0.0.weight":
+            array = adapt_channels(array, weight.shape[2])
+        if array.shape == tuple(weight.shape):
+            assignments.append((name, weight, array))
+        elif name.startswith("classifier.fc."):
+            fresh.append(name)
+        else:
+            differing.append(f"{name} {array.shape} for {tuple(weight.shape)}")
+    problems = {"missing": missing, "left over": left_over, "shapes": differing}
+    if any(problems.values()):
+        raise CheckpointError(
+            f"the checkpoint is of another architecture than {model.name!r}: "
+            + "; ".join(f"{k}: {', '.join(v)}" for k, v in problems.items() if v)
+        )
+    if POSITIONS in weights:
+        layer = model.get_layer("position_embedding")
+        layer.load_table(np.asarray(state[POSITIONS], "float32"), grid)
+    total = len(assignments)
+    while assignments:
+        name, weight, array = assignments.pop()
+        weight.assign(np.ascontiguousarray(array, "float32"))
+        # Memory for the weights of the model comes from those of the file.
+        del state[name], array
+        if progress is not None:
+            progress(total - len(assignments), total)
+    if fresh:
+        warnings.warn(
+            f"the checkpoint has {state['classifier.fc.weight'].shape[0]} classes, the "
+            f"model {weights['classifier.fc.weight'].shape[1]}: its head stays fresh",
+            stacklevel=3,
+        )
+
+
+def state_of(model: keras.Model) -> dict[str, np.ndarray]:
+    """The weights of a model as the original's state dict."""
+    return {
+        name: np.ascontiguousarray(to_torch_layout(weight.numpy()), "float32")
+        for name, weight in named_weights(model).items()
+    }

@@ -1,0 +1,78 @@
+"""The safetensors format: a JSON header and raw arrays."""
+
+import json
+import math
+import struct
+
+import numpy as np
+
+from cct_keras.converter.torch_file import CheckpointError
+from cct_keras.converter.torch_file import widen_bfloat16
+
+DTYPES = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "BF16": "<u2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "<i1",
+    "U8": "<u1",
+    "BOOL": "?",
+}
+HEADER_LIMIT = 100_000_000
+
+
+def read_safetensors(file, file_size: int) -> dict[str, np.ndarray]:
+    """The arrays of a safetensors file."""
+    start = file.read(8)
+    length = struct.unpack("<Q", start)[0] if len(start) == 8 else file_size
+    if length > min(HEADER_LIMIT, file_size - 8):
+        raise CheckpointError("truncated: the safetensors header is incomplete")
+    try:
+        header = json.loads(file.read(length))
+        rows = {name: row for name, row in header.items() if name != "__metadata__"}
+        tensors = {
+            name: (row["dtype"], tuple(row["shape"]), *row["data_offsets"])
+            for name, row in rows.items()
+        }
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
+        raise CheckpointError(f"the safetensors header is broken: {error}") from error
+    return {
+        name: _read_tensor(file, name, 8 + length, file_size, *row)
+        for name, row in tensors.items()
+    }
+
+
+def _read_tensor(file, name, base, file_size, dtype, shape, begin, end):
+    if dtype not in DTYPES:
+        raise CheckpointError(f"{name}: tensors of type {dtype} are not supported")
+    numbers = (*shape, begin, end)
+    if any(not isinstance(n, int) or isinstance(n, bool) or n < 0 for n in numbers):
+        raise CheckpointError(f"{name}: the safetensors header is broken")
+    if end - begin != math.prod(shape) * np.dtype(DTYPES[dtype]).itemsize:
+        raise CheckpointError(f"{name}: shape {shape} does not fit its data")
+    if base + end > file_size:
+        raise CheckpointError(f"truncated: {name} is incomplete")
+    file.seek(base + begin)
+    array = np.frombuffer(file.read(end - begin), DTYPES[dtype]).reshape(shape)
+    return widen_bfloat16(array) if dtype == "BF16" else array
+
+
+def write_safetensors(file, state: dict[str, np.ndarray]) -> None:
+    """Writes float32 arrays to an open file."""
+    header, offset = {"__metadata__": {"format": "pt"}}, 0
+    for name, array in state.items():
+        end = offset + 4 * array.size
+        header[name] = {
+            "dtype": "F32",
+            "shape": list(array.shape),
+            "data_offsets": [offset, end],
+        }
+        offset = end
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(struct.pack("<Q", len(text)) + text)
+    for array in state.values():
+        file.write(np.ascontiguousarray(array, "<f4").tobytes())

@@ -1,0 +1,127 @@
+"""Files from the web into the Keras cache: resumed, verified, atomic."""
+
+import hashlib
+import http.client
+import os
+import pathlib
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import keras
+
+CHUNK = 2**20
+ATTEMPTS = 3
+TIMEOUT = 30
+
+
+class DownloadError(ValueError):
+    """A file that could not be had, and how to go on without it."""
+
+
+def is_url(source) -> bool:
+    """Whether a source is an http(s) address."""
+    return isinstance(source, str) and source.startswith(("http://", "https://"))
+
+
+def cache_folder() -> pathlib.Path:
+    """`cct_keras` in the folder where Keras keeps its models."""
+    home = os.environ.get("KERAS_HOME") or pathlib.Path.home() / ".keras"
+    return pathlib.Path(home) / "models" / "cct_keras"
+
+
+def download(*urls: str, sha256: str | None = None) -> pathlib.Path:
+    """Brings a file into the cache, or finds it there.
+
+    An interrupted download goes on where it stopped. The SHA-256 is compared
+    with `sha256` or, where none is known, with that of the first download.
+
+    Args:
+        *urls: The address and its mirrors, tried in this order.
+        sha256: The known hash, if any.
+
+    Returns:
+        The path of the file.
+    """
+    # One folder an address: two hosts may use one name for two files.
+    folder = cache_folder() / hashlib.sha256(urls[0].encode()).hexdigest()[:12]
+    name = pathlib.PurePosixPath(urllib.parse.urlsplit(urls[0]).path).name
+    target = folder / (name or "download")
+    record = target.with_name(target.name + ".sha256")
+    if record.is_file() and sha256 is None:
+        sha256 = record.read_text().strip()
+    if not target.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        partial = _fetch_any(urls, target)
+        _verify(partial, sha256, target.name)
+        os.replace(partial, target)
+    else:
+        _verify(target, sha256, str(target))
+    if not record.is_file():
+        record.write_text(file_hash(target) + "\n")
+    return target
+
+
+def file_hash(path: pathlib.Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _verify(path, sha256, name):
+    found = file_hash(path)
+    if sha256 is not None and found != sha256:
+        if path.name.endswith(".part"):
+            path.unlink()
+        raise DownloadError(
+            f"{name} has SHA-256 {found}, expected {sha256}: refused. If the new file "
+            f"is the right one, remove {path.parent} and try again"
+        )
+
+
+def _fetch_any(urls, target):
+    failures = []
+    for url in urls:
+        for attempt in range(ATTEMPTS):
+            try:
+                return _fetch(url, target)
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                reason = getattr(error, "reason", None) or error
+                gone = isinstance(error, (urllib.error.HTTPError, ValueError))
+                if gone or attempt == ATTEMPTS - 1:
+                    failures.append(f"{url}: {reason}")
+                    break
+    raise DownloadError(
+        f"cannot download {target.name} ({'; '.join(failures)}). With a local copy "
+        f"pass its path instead: weights='path/to/{target.name}'"
+    )
+
+
+def _fetch(url, target):
+    partial = target.with_name(target.name + ".part")
+    tag_file = target.with_name(target.name + ".etag")
+    headers = {"User-Agent": "cct-keras"}
+    have = partial.stat().st_size if partial.is_file() else 0
+    tag = tag_file.read_text() if tag_file.is_file() else ""
+    if have and tag.startswith(url + "\n"):
+        headers["Range"] = f"bytes={have}-"
+        # Only if the file is still the one that was begun.
+        headers["If-Range"] = tag.removeprefix(url + "\n")
+    request = urllib.request.Request(url, headers=headers)
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+        resumed = response.status == 206
+        have = have if resumed else 0
+        mark = response.headers.get("ETag") or response.headers.get("Last-Modified")
+        tag_file.write_text(f"{url}\n{mark}" if mark else "")
+        length = response.headers.get("Content-Length")
+        total = have + int(length) if length is not None else None
+        bar = keras.utils.Progbar(total, unit_name="byte")
+        with partial.open("ab" if resumed else "wb") as file:
+            while chunk := response.read(CHUNK):
+                file.write(chunk)
+                have += len(chunk)
+                bar.update(have)
+    if total is not None and have != total:
+        raise OSError(f"connection lost after {have} of {total} bytes")
+    tag_file.unlink(missing_ok=True)
+    return partial

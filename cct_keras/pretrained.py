@@ -1,0 +1,339 @@
+"""Published weights by name: rows of plain data, and how they are fetched."""
+
+import os
+import pathlib
+from typing import NamedTuple
+
+import h5py
+import keras
+import numpy as np
+
+from cct_keras.converter.checkpoint import read_checkpoint
+from cct_keras.converter.conversion import atomic_file
+from cct_keras.converter.conversion import convert
+from cct_keras.converter.conversion import load_checkpoint
+from cct_keras.converter.shi_labs import infer
+from cct_keras.converter.shi_labs import original_names
+from cct_keras.download import download
+from cct_keras.download import file_hash
+from cct_keras.download import is_url
+from cct_keras.layers import ConvTokenizer
+from cct_keras.layers import EncoderBlock
+from cct_keras.layers.position_embedding import is_sine_table
+from cct_keras.models.transfer import NATIVE_SUFFIXES
+from cct_keras.models.variants import SIZES
+from cct_keras.models.variants import VARIANTS
+from cct_keras.models.variants import constructor_arguments
+
+CURRENT = "https://shi-labs.com/projects/cct/checkpoints/"
+LEGACY = "https://github.com/SHI-Labs/Compact-Transformers/files/"
+
+
+class Dataset(NamedTuple):
+    """What images of a data set need before the model sees them.
+
+    `crop` is the share of the resized image that evaluation keeps.
+    """
+
+    num_classes: int
+    mean: tuple
+    std: tuple
+    crop: float
+    tfds_name: str
+
+
+DATASETS = {
+    "cifar10": Dataset(
+        10, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616), 1.0, "cifar10"
+    ),
+    "cifar100": Dataset(
+        100, (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761), 1.0, "cifar100"
+    ),
+    "flowers102": Dataset(
+        102,
+        (0.4353, 0.3773, 0.2872),
+        (0.2966, 0.2455, 0.2698),
+        1.0,
+        "oxford_flowers102",
+    ),
+    "imagenet": Dataset(
+        1000, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), 0.9, "imagenet2012"
+    ),
+}
+
+# tensorflow-datasets knows these only once the images are there.
+CIFAR_NAMES = {
+    "cifar10": "airplane automobile bird cat deer dog frog horse ship truck",
+    "cifar100": """
+        apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy
+        bridge bus butterfly camel can castle caterpillar cattle chair chimpanzee
+        clock cloud cockroach couch crab crocodile cup dinosaur dolphin elephant
+        flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower
+        leopard lion lizard lobster man maple_tree motorcycle mountain mouse
+        mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree
+        plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea
+        seal shark shrew skunk skyscraper snail snake spider squirrel streetcar
+        sunflower sweet_pepper table tank telephone television tiger tractor train
+        trout tulip turtle wardrobe whale willow_tree wolf woman worm
+    """,
+}
+
+
+class Weights(NamedTuple):
+    """One published file.
+
+    Attributes:
+        variant: The architecture it belongs to.
+        tag: Its name there; what stands before the first `_` is the data set.
+        url: Where the authors keep it.
+        top1: Published accuracy in percent.
+        mirrors: Other addresses of the same bytes.
+        sha256: Its hash, if known; else that of the first download counts.
+    """
+
+    variant: str
+    tag: str
+    url: str
+    top1: float
+    mirrors: tuple = ()
+    sha256: str | None = None
+
+    @property
+    def dataset(self) -> Dataset:
+        """The data set it was trained on."""
+        return DATASETS[self.tag.split("_")[0]]
+
+
+# fmt: off
+WEIGHTS = [
+    Weights(variant, tag, CURRENT + file, top1)
+    for variant, tag, file, top1 in (
+        ("cct_7_3x1_32", "cifar10", "pretrained/cct_7_3x1_32_cifar10_300epochs.pth", 96.53),
+        ("cct_7_3x1_32_sine", "cifar10_1500ep", "pretrained/cct_7_3x1_32_sine_cifar10_1500epochs.pth", 97.48),
+        ("cct_7_3x1_32_sine", "cifar10", "pretrained/cct_7_3x1_32_sine_cifar10_5000epochs.pth", 98.00),
+        ("cct_7_3x1_32", "cifar100", "pretrained/cct_7_3x1_32_cifar100_300epochs.pth", 80.92),
+        ("cct_7_3x1_32_sine", "cifar100_1500ep", "pretrained/cct_7_3x1_32_sine_cifar100_1500epochs.pth", 82.72),
+        ("cct_7_3x1_32_sine", "cifar100", "pretrained/cct_7_3x1_32_sine_cifar100_5000epochs.pth", 82.87),
+        ("cct_7_7x2_224_sine", "flowers102", "pretrained/cct_7_7x2_224_flowers102.pth", 97.19),
+        ("cct_14_7x2_224", "imagenet", "pretrained/cct_14_7x2_224_imagenet.pth", 80.67),
+        ("cct_14_7x2_384", "imagenet", "finetuned/cct_14_7x2_384_imagenet.pth", 82.71),
+        ("cct_14_7x2_384", "flowers102", "finetuned/cct_14_7x2_384_flowers102.pth", 99.76),
+    )
+] + [
+    Weights(variant, f"{data}_{suffix}", f"{LEGACY}{number}/{name.format(data)}.pth.zip", top1)
+    for variant, suffix, name, *rows in (
+        ("vit_6_4_32", "legacy", "vitlite6-4_{}", (6666085, 90.94), (6666086, 69.20)),
+        ("vit_7_4_32", "legacy", "vitlite7-4_{}", (6666087, 91.38), (6666088, 69.75)),
+        ("cvt_6_4_32", "legacy", "cvt6-4_{}", (6666075, 92.58), (6666076, 72.25)),
+        ("cvt_7_4_32", "legacy", "cvt7-4_{}", (6666077, 92.43), (6666078, 73.01)),
+        ("cct_2_3x2_32", "legacy", "cct2-3x2_{}", (6666059, 89.17), (6666060, 66.90)),
+        ("cct_4_3x2_32", "legacy", "cct4-3x2_{}", (6666061, 91.45), (6666066, 70.46)),
+        ("cct_6_3x2_32", "legacy", "cct6-3x2_{}_best", (6658604, 93.56), (6658605, 74.47)),
+        ("cct_7_3x2_32", "legacy", "cct7-3x2_{}_best", (6657152, 93.83), (6657154, 74.92)),
+        ("cct_6_3x1_32", "legacy", "cct6-3x1_{}_best", (6657185, 94.81), (6657221, 76.71)),
+        ("cct_6_3x1_32", "legacy_500ep", "cct6-3x1_{}_500", (6730781, 95.29), (6730783, 77.31)),
+        ("cct_7_3x1_32", "legacy", "cct7-3x1_{}_best", (6644400, 94.78), (6657226, 77.05)),
+    )
+    for data, (number, top1) in zip(("cifar10", "cifar100"), rows, strict=True)
+]
+# fmt: on
+
+# `_c100` and `_fl` name classes; the weights belong to the architecture.
+ALIASES = {
+    "cct_7_3x1_32_c100": "cct_7_3x1_32",
+    "cct_7_3x1_32_sine_c100": "cct_7_3x1_32_sine",
+    "cct_14_7x2_384_fl": "cct_14_7x2_384",
+}
+
+
+def list_weights(variant: str) -> list[str]:
+    """Tags of the published weights of a variant.
+
+    Example:
+
+    >>> list_weights("cct_14_7x2_384")
+    ['imagenet', 'flowers102']
+    """
+    variant = ALIASES.get(variant, variant)
+    return [row.tag for row in WEIGHTS if row.variant == variant]
+
+
+def preprocess_input(images, weights: str):
+    """Scales images as the published weights expect them.
+
+    Wrong constants cost nearly all of the accuracy.
+
+    Args:
+        images: Array or tensor with values from 0 to 255, RGB in the last axis.
+        weights: Tag of the weights, such as `"cifar10"` or `"imagenet"`.
+
+    Returns:
+        float32 images, normalised per channel.
+    """
+    data = dataset_of(weights)
+    images = keras.ops.cast(images, "float32") / 255.0
+    mean = np.array(data.mean, "float32")
+    return (images - mean) / np.array(data.std, "float32")
+
+
+def class_names(weights: str) -> list[str]:
+    """Names of the classes, in the order of the data set's labels.
+
+    Args:
+        weights: Tag of the weights. For ImageNet the names are WordNet ids.
+    """
+    data = dataset_of(weights)
+    if data.tfds_name in CIFAR_NAMES:
+        return CIFAR_NAMES[data.tfds_name].split()
+    import tensorflow_datasets as tfds
+
+    return list(tfds.builder(data.tfds_name).info.features["label"].names)
+
+
+def dataset_of(weights: str) -> Dataset:
+    """The data set of a tag."""
+    data = str(weights).split("_")[0]
+    if data not in DATASETS:
+        raise ValueError(
+            f"`weights` must be a tag of {', '.join(DATASETS)}. Received: {weights!r}"
+        )
+    return DATASETS[data]
+
+
+# === Files ===
+
+
+def is_tag(weights) -> bool:
+    """Whether `weights` is meant as a tag and not as a file."""
+    return (
+        isinstance(weights, str)
+        and not is_url(weights)
+        and not pathlib.Path(weights).suffix
+        and os.sep not in weights
+    )
+
+
+def variant_defaults(variant: str, weights) -> tuple[dict, object]:
+    """What a file of weights decides about a named variant.
+
+    Args:
+        variant: Name of the variant.
+        weights: A tag, a path, a URL or a mapping.
+
+    Returns:
+        Constructor arguments (classes, kind of positions) and the weights in a
+        form that `load` takes.
+    """
+    if is_tag(weights):
+        path = fetch(find_weights(variant, weights))
+        kind, classes = _kind_and_classes(path)
+    elif _is_native(weights):
+        return {}, weights
+    else:
+        path = original_names(read_checkpoint(weights))
+        arguments = infer(
+            path, num_heads=constructor_arguments(VARIANTS[variant])["num_heads"]
+        ).arguments
+        kind, classes = arguments["positional_embedding"], arguments["num_classes"]
+    return {"positional_embedding": kind, "num_classes": classes}, path
+
+
+def load(model: keras.Model, weights):
+    """Resolves `weights` of a constructor.
+
+    Returns:
+        The path of a Keras file that is still to be loaded, or `None` if a
+        checkpoint was loaded.
+    """
+    if is_tag(weights):
+        return fetch(_matching_weights(model, weights))
+    if _is_native(weights):
+        return weights
+    load_checkpoint(model, weights)
+    return None
+
+
+def find_weights(variant: str, tag: str) -> Weights:
+    """The row of a tag of a variant."""
+    name = ALIASES.get(variant, variant)
+    for row in WEIGHTS:
+        if (row.variant, row.tag) == (name, tag):
+            return row
+    tags = ", ".join(list_weights(variant)) or "none"
+    others = sorted({row.variant for row in WEIGHTS if row.tag == tag})
+    raise ValueError(
+        f"{variant} has no weights {tag!r}; it has: {tags}. "
+        + (f"Variants with {tag!r}: {', '.join(others)}. " if others else "")
+        + "A file is given by its path, with its suffix."
+    )
+
+
+def fetch(row: Weights) -> pathlib.Path:
+    """Downloads a row's file, converts it, and returns the converted file.
+
+    `CCT_KERAS_WEIGHTS_URL` puts another address in the place of the official
+    ones, with the same paths below it.
+    """
+    mirror = os.environ.get("CCT_KERAS_WEIGHTS_URL")
+    urls = (row.url, *row.mirrors)
+    if mirror:
+        path = row.url.removeprefix(CURRENT).removeprefix(LEGACY)
+        urls = (f"{mirror.rstrip('/')}/{path}",)
+    source = download(*urls, sha256=row.sha256)
+    converted = source.with_name(f"{file_hash(source)[:16]}.weights.h5")
+    if not converted.is_file():
+        model = convert(source)
+        with atomic_file(converted) as temporary:
+            model.save_weights(temporary)
+    return converted
+
+
+def _is_native(weights):
+    return isinstance(weights, (str, os.PathLike)) and str(weights).endswith(
+        NATIVE_SUFFIXES
+    )
+
+
+def _kind_and_classes(path):
+    with h5py.File(path) as file:
+        layers = file["layers"]
+        classes = layers["dense/vars/1"].shape[0]
+        if "position_embedding" not in layers:
+            return None, classes
+        table = layers["position_embedding/vars/embeddings"][...]
+    return ("sine" if is_sine_table(table) else "learnable"), classes
+
+
+def _matching_weights(model, tag):
+    """The row of a tag whose architecture is the model's, nearest in size."""
+    tokenizer = next(x for x in model.layers if isinstance(x, ConvTokenizer))
+    layers = {layer.name: layer for layer in model.layers}
+    family = "CVT" if tokenizer.use_bias else "CCT"
+    architecture = {
+        "family": "ViTLite" if "class_token" in layers else family,
+        "kernel": tokenizer.kernel_size,
+        "stages": tokenizer.num_conv_layers,
+        "num_layers": sum(isinstance(x, EncoderBlock) for x in layers.values()),
+        "embedding_dim": tokenizer.embedding_dim,
+    }
+    positions = layers.get("position_embedding")
+    kind = None if positions is None else positions.kind
+    size = tokenizer.input.shape[2]
+
+    def fits(row):
+        variant = VARIANTS[row.variant]
+        known = {**variant._asdict(), **SIZES[variant.size]._asdict()}
+        return all(known[key] == value for key, value in architecture.items())
+
+    def distance(row):
+        variant = VARIANTS[row.variant]
+        wrong_kind = variant.positional_embedding != kind
+        return wrong_kind, abs((size or 0) - variant.image_size)
+
+    rows = [row for row in WEIGHTS if row.tag == tag and fits(row)]
+    if not rows:
+        known = "; ".join(f"{row.variant}: {row.tag}" for row in WEIGHTS)
+        raise ValueError(
+            f"no weights {tag!r} for the architecture of {model.name!r}. Known: {known}"
+        )
+    return min(rows, key=distance)

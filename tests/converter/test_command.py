@@ -1,0 +1,123 @@
+"""`cct-keras convert`."""
+
+import pathlib
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import reference
+from small import images
+from small import predict
+from test_conversion import checkpoint
+
+import cct_keras
+from cct_keras import cli
+from cct_keras.converter import conversion
+from cct_keras.converter.safetensors_file import write_safetensors
+
+GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "checkpoints"
+
+
+@pytest.fixture
+def official(tmp_path):
+    path = tmp_path / "official.safetensors"
+    with path.open("wb") as file:
+        write_safetensors(file, checkpoint())
+    return path
+
+
+def test_convert_to_keras_and_back(official, tmp_path, capsys):
+    out = tmp_path / "out.keras"
+    assert cli.main(["convert", str(official), str(out), "--verbose"]) == 0
+    output = capsys.readouterr().out
+    for fact in ("cct_2_3x2_32", "283,723", "learnable 8 x 8", "self-check", "qkv"):
+        assert fact in output
+    model = keras.models.load_model(out)
+    x = images(2, 32, 32, 3)
+    expected = predict(cct_keras.convert(official), x)
+    np.testing.assert_array_equal(predict(model, x), expected)
+
+    back = tmp_path / "back.safetensors"
+    assert cli.main(["convert", str(out), str(back), "--to", "torch"]) == 0
+    np.testing.assert_array_equal(predict(cct_keras.convert(back), x), expected)
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "official.safetensors",
+        "out.keras",
+        "back.safetensors",
+    }
+
+
+def test_convert_with_changes(official, tmp_path, capsys):
+    out = tmp_path / "out.weights.h5"
+    changes = ["--num-classes", "4", "--input-shape", "48", "40", "1"]
+    assert cli.main(["convert", str(official), str(out), *changes]) == 0
+    output = capsys.readouterr().out
+    assert "note: the first convolution" in output
+    assert "head stays fresh" in output
+    cct_keras.create_model(
+        "cct_2_3x2_32", num_classes=4, input_shape=(48, 40, 1)
+    ).load_weights(out)
+
+
+def test_a_failed_self_check_writes_nothing(official, tmp_path, capsys, monkeypatch):
+    """A converter that confuses two weights is found out."""
+    fill = conversion.fill
+
+    def confused(model, state, grid, progress):
+        fill(model, state, grid, progress)
+        block = model.get_layer("block_0")
+        norm1, norm2 = block.norm1.get_weights(), block.norm2.get_weights()
+        block.norm1.set_weights(norm2)
+        block.norm2.set_weights(norm1)
+
+    monkeypatch.setattr(conversion, "fill", confused)
+    out = tmp_path / "out.keras"
+    assert cli.main(["convert", str(official), str(out)]) == 2
+    assert "self-check failed" in capsys.readouterr().err
+    assert [p.name for p in tmp_path.iterdir()] == ["official.safetensors"]
+
+
+def test_errors_are_one_line_and_leave_nothing(official, tmp_path, capsys):
+    existing = tmp_path / "existing.keras"
+    existing.write_bytes(b"mine")
+    broken = tmp_path / "broken.pth"
+    broken.write_bytes((GOLDEN / "zip.pth").read_bytes()[:1500])
+    before = sorted(tmp_path.iterdir())
+    for arguments, message in (
+        ([official, existing], "--force"),
+        ([official, tmp_path / "out.pth"], "must end in"),
+        ([official, tmp_path / "no" / "out.keras"], "folder"),
+        ([broken, tmp_path / "out.keras"], "broken.pth"),
+        ([GOLDEN / "zip.pth", tmp_path / "out.keras"], "num_heads="),
+        ([tmp_path, tmp_path / "out.keras"], "directory"),
+        ([tmp_path / "none.pth", tmp_path / "out.keras"], "No such file"),
+        (["http://127.0.0.1:9/x.pth", tmp_path / "out.keras"], "cannot download"),
+        ([existing, tmp_path / "a.pth", "--to", "torch"], "cannot be loaded"),
+    ):
+        assert cli.main(["convert", *map(str, arguments)]) == 2
+        error = capsys.readouterr().err
+        assert len(error.splitlines()) == 1
+        assert message in error
+        assert sorted(tmp_path.iterdir()) == before
+    assert existing.read_bytes() == b"mine"
+    assert cli.main(["convert", str(official), str(existing), "--force"]) == 0
+    assert keras.models.load_model(existing).name == "cct_2_3x2_32"
+
+
+def test_in_a_shell(tmp_path):
+    """A real file of torch, heads given; nothing but the answer on the screen."""
+    command = pathlib.Path(sys.executable).with_name("cct-keras")
+    out = tmp_path / "out.keras"
+    result = subprocess.run(
+        [command, "convert", GOLDEN / "legacy.pth", out, "--num-heads", "2"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert result.stderr == ""
+    assert "no named variant" in result.stdout
+    state = reference.random_state(**reference.TINY)
+    kernel = keras.models.load_model(out).get_layer("head").kernel.numpy()
+    np.testing.assert_array_equal(kernel, state["classifier.fc.weight"].T)
