@@ -1,5 +1,6 @@
 """Files from the web into the Keras cache: resumed, verified, atomic."""
 
+import contextlib
 import hashlib
 import http.client
 import os
@@ -7,6 +8,7 @@ import pathlib
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Iterator
 
 import keras
 
@@ -47,7 +49,7 @@ def download(*urls: str, sha256: str | None = None) -> pathlib.Path:
     folder = cache_folder() / hashlib.sha256(urls[0].encode()).hexdigest()[:12]
     name = pathlib.PurePosixPath(urllib.parse.urlsplit(urls[0]).path).name
     target = folder / (name or "download")
-    record = target.with_name(target.name + ".sha256")
+    record = _record(target)
     if record.is_file() and sha256 is None:
         sha256 = record.read_text().strip()
     if not target.is_file():
@@ -60,6 +62,24 @@ def download(*urls: str, sha256: str | None = None) -> pathlib.Path:
     if not record.is_file():
         record.write_text(file_hash(target) + "\n")
     return target
+
+
+@contextlib.contextmanager
+def forget_on_error(path: pathlib.Path) -> Iterator[None]:
+    """Takes a file out of the cache if it is not what it should be.
+
+    A host that moved answers with a page; it is not to be kept as weights.
+    """
+    try:
+        yield
+    except ValueError:
+        path.unlink(missing_ok=True)
+        _record(path).unlink(missing_ok=True)
+        raise
+
+
+def _record(path):
+    return path.with_name(path.name + ".sha256")
 
 
 def file_hash(path: pathlib.Path) -> str:

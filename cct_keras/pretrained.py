@@ -16,6 +16,7 @@ from cct_keras.converter.shi_labs import infer
 from cct_keras.converter.shi_labs import original_names
 from cct_keras.download import download
 from cct_keras.download import file_hash
+from cct_keras.download import forget_on_error
 from cct_keras.download import is_url
 from cct_keras.layers import ConvTokenizer
 from cct_keras.layers import EncoderBlock
@@ -282,7 +283,8 @@ def fetch(row: Weights) -> pathlib.Path:
     source = download(*urls, sha256=row.sha256)
     converted = source.with_name(f"{file_hash(source)[:16]}.weights.h5")
     if not converted.is_file():
-        model = convert(source)
+        with forget_on_error(source):
+            model = convert(source)
         with atomic_file(converted) as temporary:
             model.save_weights(temporary)
     return converted

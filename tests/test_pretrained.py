@@ -211,11 +211,16 @@ def test_offline_names_the_file_the_url_and_the_way_out(server):
     assert "\n" not in str(error.value)
 
 
-def test_a_file_that_is_no_checkpoint_is_not_cached_as_weights(server):
+def test_a_page_instead_of_a_checkpoint_is_not_kept(server):
     server.files[CIFAR10] = b"<html>moved</html>"
-    for _ in range(2):
-        with pytest.raises(ValueError, match="neither a PyTorch"):
-            cct_keras.create_model("cct_2_3x2_32", weights="cifar10_legacy")
+    with pytest.raises(ValueError, match="neither a PyTorch"):
+        cct_keras.create_model("cct_2_3x2_32", weights="cifar10_legacy")
+    with pytest.raises(ValueError, match="neither a PyTorch"):
+        cct_keras.convert(server.url + CIFAR10)
+    server.files[CIFAR10] = as_bytes(checkpoint())
+    model = cct_keras.create_model("cct_2_3x2_32", weights="cifar10_legacy")
+    assert model.output_shape == (None, 10)
+    assert cct_keras.convert(server.url + CIFAR10).name == "cct_2_3x2_32"
 
 
 def test_rows():

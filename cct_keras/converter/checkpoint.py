@@ -13,6 +13,7 @@ from cct_keras.converter.torch_file import read_entry
 from cct_keras.converter.torch_file import read_legacy
 from cct_keras.converter.torch_file import read_zip
 from cct_keras.download import download
+from cct_keras.download import forget_on_error
 from cct_keras.download import is_url
 
 # A training script's names for the weights, the averaged ones first: they are
@@ -38,7 +39,9 @@ def read_checkpoint(source, entry: str | None = None) -> dict[str, np.ndarray]:
     if isinstance(source, Mapping):
         return _weights(source, entry, "the mapping")
     if is_url(source):
-        source = download(str(source))
+        path = download(source)
+        with forget_on_error(path):
+            return read_checkpoint(path, entry)
     path = pathlib.Path(source)
     if path.is_dir():
         raise CheckpointError(f"{path} is a directory, not a checkpoint file")
@@ -50,6 +53,9 @@ def read_checkpoint(source, entry: str | None = None) -> dict[str, np.ndarray]:
         raise CheckpointError(f"{path}: {error.strerror or error}") from error
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from error
+    except Exception as error:
+        # Whatever a damaged file makes the readers stumble over.
+        raise CheckpointError(f"{path}: a broken file: {error!r}") from error
 
 
 def _read_file(file, size, inside_zip=False):
@@ -88,10 +94,6 @@ def _read_archive(file, size, inside_zip):
                 return _read_file(io.BytesIO(inner), len(inner), inside_zip=True)
     except (zipfile.BadZipFile, EOFError, NotImplementedError, OSError) as error:
         raise CheckpointError(f"a broken or truncated archive: {error}") from error
-    except Exception as error:
-        if isinstance(error, CheckpointError):
-            raise
-        raise CheckpointError(f"a broken archive: {error!r}") from error
     raise CheckpointError(
         f"an archive with {len(names)} files, neither a PyTorch checkpoint nor a zip "
         "with one inside"

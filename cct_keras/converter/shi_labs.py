@@ -106,7 +106,7 @@ def infer(state: dict[str, np.ndarray], grid=None, **told) -> Architecture:
         "num_classes": classes,
         "num_layers": layers,
         "num_heads": told.get("num_heads") or _heads(dim),
-        "mlp_ratio": hidden // dim if hidden % dim == 0 else hidden / dim,
+        "mlp_ratio": _mlp_ratio(hidden, dim),
         "embedding_dim": dim,
         "positional_embedding": None,
     }
@@ -227,6 +227,14 @@ def _heads(dim):
     raise CheckpointError(
         f"the file does not tell the heads of embedding_dim={dim}: pass num_heads=..."
     )
+
+
+def _mlp_ratio(hidden, dim):
+    if hidden % dim == 0:
+        return hidden // dim
+    ratio = hidden / dim
+    # The constructor rounds the product down, which may fall one short.
+    return ratio if int(dim * ratio) == hidden else math.nextafter(ratio, math.inf)
 
 
 def _grid(length, grid):
