@@ -122,10 +122,11 @@ def with_input_shape(model: keras.Model, input_shape: tuple) -> keras.Model:
     images = keras.Input(
         input_shape, dtype=model.input.dtype, name=model.input.name or "images"
     )
-    before_tokens = keras.models.clone_model(
-        keras.Model(model.input, tokenizer.input), input_tensors=images
-    )
-    grid = tokenizer.compute_grid(before_tokens.output_shape)
+    before_tokens = images
+    if tokenizer.input is not model.input:
+        preprocessing = keras.Model(model.input, tokenizer.input)
+        before_tokens = keras.models.clone_model(preprocessing, images).output
+    grid = tokenizer.compute_grid(before_tokens.shape)
 
     def resized(layer):
         config = layer.get_config()
