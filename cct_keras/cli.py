@@ -15,12 +15,13 @@ def main(argv: list[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         arguments.run(arguments)
-    except (ValueError, OSError) as error:
-        if isinstance(error, BrokenPipeError):
-            # The reader, `head` for one, has enough.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
-        line = " ".join(str(error).split())
+    except BrokenPipeError:
+        # The reader, `head` for one, has enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception as error:
+        # One line, in which a hostile name cannot steer the terminal.
+        text = " ".join(str(error).split()) or type(error).__name__
+        line = "".join(char if char.isprintable() else "?" for char in text)
         print(f"cct-keras: error: {line}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -12,6 +12,11 @@ from collections.abc import Iterator
 
 import keras
 
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks.
+    fcntl = None
+
 CHUNK = 2**20
 ATTEMPTS = 3
 TIMEOUT = 30
@@ -52,16 +57,28 @@ def download(*urls: str, sha256: str | None = None) -> pathlib.Path:
     record = _record(target)
     if record.is_file() and sha256 is None:
         sha256 = record.read_text().strip()
-    if not target.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        partial = _fetch_any(urls, target)
-        _verify(partial, sha256, target.name)
-        os.replace(partial, target)
-    else:
-        _verify(target, sha256, str(target))
-    if not record.is_file():
-        record.write_text(file_hash(target) + "\n")
+    folder.mkdir(parents=True, exist_ok=True)
+    with _only_one_process(folder):
+        if target.is_file():
+            _verify(target, sha256, str(target))
+        else:
+            partial = _fetch_any(urls, target)
+            _verify(partial, sha256, target.name)
+            os.replace(partial, target)
+        if not record.is_file():
+            record.write_text(file_hash(target) + "\n")
     return target
+
+
+@contextlib.contextmanager
+def _only_one_process(folder):
+    """Lets the others wait: two that append to one file would spoil it."""
+    if fcntl is None:
+        yield
+        return
+    with (folder / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @contextlib.contextmanager
@@ -105,10 +122,15 @@ def _fetch_any(urls, target):
         for attempt in range(ATTEMPTS):
             try:
                 return _fetch(url, target)
+            except urllib.error.HTTPError as error:
+                if error.code == 416:  # The partial file is as long as the whole.
+                    _partial(target).unlink(missing_ok=True)
+                    continue
+                failures.append(f"{url}: {error}")
+                break
             except (OSError, http.client.HTTPException, ValueError) as error:
                 reason = getattr(error, "reason", None) or error
-                gone = isinstance(error, (urllib.error.HTTPError, ValueError))
-                if gone or attempt == ATTEMPTS - 1:
+                if isinstance(error, ValueError) or attempt == ATTEMPTS - 1:
                     failures.append(f"{url}: {reason}")
                     break
     raise DownloadError(
@@ -117,8 +139,12 @@ def _fetch_any(urls, target):
     )
 
 
+def _partial(target):
+    return target.with_name(target.name + ".part")
+
+
 def _fetch(url, target):
-    partial = target.with_name(target.name + ".part")
+    partial = _partial(target)
     tag_file = target.with_name(target.name + ".etag")
     headers = {"User-Agent": "cct-keras"}
     have = partial.stat().st_size if partial.is_file() else 0
@@ -129,7 +155,12 @@ def _fetch(url, target):
         headers["If-Range"] = tag.removeprefix(url + "\n")
     request = urllib.request.Request(url, headers=headers)
     with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
-        resumed = response.status == 206
+        asked = f"bytes {have}-"
+        resumed = response.status == 206 and (
+            response.headers.get("Content-Range", asked).startswith(asked)
+        )
+        if response.status == 206 and not resumed:
+            raise OSError("the server sent another part than was asked for")
         have = have if resumed else 0
         mark = response.headers.get("ETag") or response.headers.get("Last-Modified")
         tag_file.write_text(f"{url}\n{mark}" if mark else "")

@@ -12,6 +12,8 @@ from cct_keras.converter.checkpoint import read_checkpoint
 from cct_keras.converter.conversion import atomic_file
 from cct_keras.converter.conversion import convert
 from cct_keras.converter.conversion import load_checkpoint
+from cct_keras.converter.shi_labs import CLASS_TOKEN
+from cct_keras.converter.shi_labs import POSITIONS
 from cct_keras.converter.shi_labs import infer
 from cct_keras.converter.shi_labs import original_names
 from cct_keras.download import download
@@ -233,7 +235,11 @@ def variant_defaults(variant: str, weights) -> tuple[dict, object]:
     else:
         path = original_names(read_checkpoint(weights))
         arguments = infer(
-            path, num_heads=constructor_arguments(VARIANTS[variant])["num_heads"]
+            path,
+            # Which grid it is does not matter here, only the kind of positions.
+            grid=_row_of_positions(path),
+            num_heads=constructor_arguments(VARIANTS[variant])["num_heads"],
+            input_shape=constructor_arguments(VARIANTS[variant])["input_shape"],
         ).arguments
         kind, classes = arguments["positional_embedding"], arguments["num_classes"]
     return {"positional_embedding": kind, "num_classes": classes}, path
@@ -304,6 +310,12 @@ def _kind_and_classes(path):
             return None, classes
         table = layers["position_embedding/vars/embeddings"][...]
     return ("sine" if is_sine_table(table) else "learnable"), classes
+
+
+def _row_of_positions(state):
+    if POSITIONS not in state or state[POSITIONS].ndim != 3:
+        return None
+    return 1, state[POSITIONS].shape[1] - (CLASS_TOKEN in state)
 
 
 def _matching_weights(model, tag):

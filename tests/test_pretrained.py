@@ -4,6 +4,8 @@ import hashlib
 import http.server
 import io
 import re
+import subprocess
+import sys
 import threading
 import zipfile
 
@@ -45,6 +47,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range") or "")
         if asked and self.headers.get("If-Range") == tag:
             start = int(asked[1])
+            if start >= len(content):
+                self.send_error(416)
+                return
         self.send_response(206 if start else 200)
         self.send_header("ETag", tag)
         self.send_header("Content-Length", str(len(content) - start))
@@ -167,7 +172,38 @@ def test_an_interrupted_download_goes_on(server):
     (_, first), (_, second) = server.requests
     assert first is None
     assert re.fullmatch(r"bytes=\d+-", second)
-    assert {p.name for p in path.parent.iterdir()} == {"big.bin", "big.bin.sha256"}
+    left = {p.name for p in path.parent.iterdir()}
+    assert left == {"big.bin", "big.bin.sha256", ".lock"}
+
+
+def test_a_complete_partial_file_is_no_dead_end(server, monkeypatch):
+    """Killed between the last byte and the renaming: the server answers 416."""
+    server.files["/big.bin"] = content = b"all" * 100_000
+    path = download(f"{server.url}/big.bin")
+    path.rename(path.with_name("big.bin.part"))
+    tag = hashlib.md5(content).hexdigest()
+    path.with_name("big.bin.etag").write_text(f'{server.url}/big.bin\n"{tag}"')
+    assert download(f"{server.url}/big.bin").read_bytes() == content
+    assert server.requests[-1] == ("/big.bin", None)
+
+
+def test_processes_wait_for_each_other(server):
+    server.files["/big.bin"] = content = bytes(range(256)) * 40_000
+    code = (
+        "import sys; from cct_keras.download import download\n"
+        "sys.stdout = sys.stderr\n"
+        "print(download(sys.argv[1]))"
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, f"{server.url}/big.bin"],
+            stderr=subprocess.DEVNULL,
+        )
+        for _ in range(3)
+    ]
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    assert download(f"{server.url}/big.bin").read_bytes() == content
+    assert len(server.requests) == 1
 
 
 def test_a_download_of_a_changed_file_starts_anew(server, monkeypatch):

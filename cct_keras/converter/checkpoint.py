@@ -41,14 +41,17 @@ def read_checkpoint(source, entry: str | None = None) -> dict[str, np.ndarray]:
     if is_url(source):
         path = download(source)
         with forget_on_error(path):
-            return read_checkpoint(path, entry)
-    path = pathlib.Path(source)
+            content = _read_path(path)
+        return _weights(content, entry, source)
+    return _weights(_read_path(pathlib.Path(source)), entry, str(source))
+
+
+def _read_path(path):
     if path.is_dir():
         raise CheckpointError(f"{path} is a directory, not a checkpoint file")
     try:
         with path.open("rb") as file:
-            content = _read_file(file, path.stat().st_size)
-            return _weights(content, entry, str(path))
+            return _read_file(file, path.stat().st_size)
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror or error}") from error
     except CheckpointError as error:
@@ -130,16 +133,18 @@ def _weights(content, entry, origin):
 
 
 def _to_array(value):
-    if isinstance(value, np.ndarray):
-        return value if value.dtype.kind in "fiub" else None
-    if hasattr(value, "detach"):
-        value = value.detach().cpu()
-        if str(value.dtype) == "torch.bfloat16":
-            value = value.float()
-        return value.numpy()
-    if hasattr(value, "__array__"):
+    """An array of real numbers, or `None`."""
+    try:
+        if hasattr(value, "detach"):
+            value = value.detach().cpu()
+            if str(value.dtype) == "torch.bfloat16":
+                value = value.float()
+            value = value.numpy()
+        if not hasattr(value, "__array__"):
+            return None
         array = np.asarray(value)
-        if array.dtype.name == "bfloat16":
-            array = array.astype("float32")
-        return array if array.dtype.kind in "fiub" else None
-    return None
+    except (TypeError, RuntimeError, NotImplementedError):
+        return None
+    if array.dtype.name == "bfloat16":
+        array = array.astype("float32")
+    return array if array.dtype.kind in "fiub" else None

@@ -1,5 +1,6 @@
 """What `cct-keras convert` does, step by step."""
 
+import contextlib
 import pathlib
 import warnings
 
@@ -43,6 +44,10 @@ def run(
             raise CheckpointError(f"{source} is a Keras file already; see --to torch")
         model = _load_keras(source)
         state = state_of(model)
+        layers = {layer.name: layer for layer in model.layers}
+        overrides["num_heads"] = layers["block_0"].num_heads
+        if "position_embedding" in layers:
+            grid = layers["position_embedding"].grid
     else:
         state = original_names(read_checkpoint(source, entry))
     architecture = infer(state, grid, **overrides)
@@ -61,7 +66,8 @@ def run(
             f"{TOLERANCE:.0e}; nothing was written"
         )
     if to == "torch":
-        to_torch(model, out)
+        with _notes():
+            to_torch(model, out)
     else:
         with atomic_file(out) as temporary:
             save = model.save if out.suffix == ".keras" else model.save_weights
@@ -89,23 +95,26 @@ def _load_keras(source):
         raise CheckpointError(f"{source} cannot be loaded: {error}") from error
 
 
-def _build(architecture, state, overrides):
-    """The model, with a progress bar; warnings become notes."""
-    bar = keras.utils.Progbar(len(state), unit_name="tensor")
+@contextlib.contextmanager
+def _notes():
+    """Warnings as lines of the answer."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("always", UserWarning)
-        model = build(
-            architecture,
-            dict(state),
-            progress=lambda done, total: bar.update(
-                done + len(state) - total, finalize=done == total
-            ),
-            **overrides,
-        )
+        yield
     for warning in caught:
         print(f"note: {warning.message}")
-    return model
+
+
+def _build(architecture, state, overrides):
+    """The model, with a progress bar."""
+    bar = keras.utils.Progbar(len(state), unit_name="tensor")
+
+    def progress(done, total):
+        bar.update(done + len(state) - total, finalize=done == total)
+
+    with _notes():
+        return build(architecture, dict(state), progress=progress, **overrides)
 
 
 def _describe(architecture, state):

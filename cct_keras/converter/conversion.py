@@ -4,6 +4,7 @@ import math
 import os
 import pathlib
 import tempfile
+import warnings
 from collections.abc import Iterator
 
 import keras
@@ -70,6 +71,14 @@ def build(
     variant = variant_of(architecture)
     name = {} if variant is None else {"name": variant}
     model = build_family(family, {**arguments, **name}, overrides)
+    sized = {"input_shape", "input_tensor"} & set(overrides)
+    if grid is not None and not sized:
+        own_grid = model.get_layer("position_embedding").grid
+        if own_grid != grid:
+            raise CheckpointError(
+                f"the image size for a grid of {grid} is not known with this "
+                "tokenizer: pass input_shape=(height, width, channels)"
+            )
     fill(model, state, grid, progress)
     return model
 
@@ -92,7 +101,10 @@ def largest_difference(
     shape = architecture.arguments["input_shape"]
     image = np.random.default_rng(0).standard_normal((1, *shape)).astype("float32")
     heads = architecture.arguments["num_heads"]
-    expected = forward(state, image, num_heads=heads)
+    with np.errstate(all="ignore"):
+        expected = forward(state, image, num_heads=heads)
+    if model.get_layer("tokenizer").data_format == "channels_first":
+        image = image.transpose(0, 3, 1, 2)
     logits = keras.Model(model.input, model.get_layer("head").output)
     difference = keras.ops.convert_to_numpy(logits(image, training=False)) - expected
     return float(np.abs(difference).max())
@@ -102,6 +114,8 @@ def load_checkpoint(model: keras.Model, source) -> None:
     """Fills a model with a checkpoint of its architecture."""
     state = original_names(read_checkpoint(source))
     layers = {layer.name: layer for layer in model.layers}
+    if not {"tokenizer", "block_0"} <= set(layers):
+        raise CheckpointError(f"{model.name!r} is no model of this package")
     grid = None
     if "position_embedding" in layers and POSITIONS in state:
         # A grid that is no square can only be the model's own.
@@ -125,6 +139,7 @@ def to_torch(model: keras.Model, path) -> None:
     """
     path = pathlib.Path(path)
     state = state_of(model)
+    _note_what_is_lost(model)
     if "classifier.fc.weight" not in state:
         raise CheckpointError(
             f"to_torch: {model.name!r} has no top; the original classes need one"
@@ -147,6 +162,28 @@ def to_torch(model: keras.Model, path) -> None:
         raise CheckpointError(
             "to_torch: `path` must end in .safetensors, .pth, .pt or .bin. "
             f"Received: {str(path)!r}"
+        )
+
+
+def _note_what_is_lost(model):
+    names = [layer.name for layer in model.layers]
+    before = [
+        layer.name
+        for layer in model.layers[: names.index("tokenizer")]
+        if not isinstance(layer, keras.layers.InputLayer)
+    ]
+    if before:
+        warnings.warn(
+            f"to_torch: {', '.join(before)} before the tokenizer of {model.name!r} "
+            "is not part of the file",
+            stacklevel=3,
+        )
+    positions = [x for x in model.layers if x.name == "position_embedding"]
+    if positions and positions[0].grid[0] != positions[0].grid[1]:
+        warnings.warn(
+            f"to_torch: the file does not tell that its positions are a grid of "
+            f"{positions[0].grid}; pass it as `grid` to convert",
+            stacklevel=3,
         )
 
 

@@ -42,6 +42,8 @@ def named_weights(model: keras.Model) -> dict[str, keras.Variable]:
                     f"{weight.path} of {model.name!r} has no counterpart in the "
                     "original architecture"
                 )
+            if name in weights:
+                raise CheckpointError(f"{model.name!r} has two weights for {name}")
             weights[name] = weight
     return weights
 

@@ -31,7 +31,7 @@ def read_safetensors(file, file_size: int) -> dict[str, np.ndarray]:
     if length > min(HEADER_LIMIT, file_size - 8):
         raise CheckpointError("truncated: the safetensors header is incomplete")
     try:
-        header = json.loads(file.read(length))
+        header = json.loads(file.read(length), object_pairs_hook=_unique)
         rows = {name: row for name, row in header.items() if name != "__metadata__"}
         tensors = {
             name: (row["dtype"], tuple(row["shape"]), *row["data_offsets"])
@@ -39,18 +39,34 @@ def read_safetensors(file, file_size: int) -> dict[str, np.ndarray]:
         }
     except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
         raise CheckpointError(f"the safetensors header is broken: {error}") from error
+    position = 0
+    for name, (_, _, begin, end) in sorted(tensors.items(), key=_begin):
+        if begin != position:
+            raise CheckpointError(f"{name}: the tensors leave gaps or overlap")
+        position = end
     return {
         name: _read_tensor(file, name, 8 + length, file_size, *row)
         for name, row in tensors.items()
     }
 
 
+def _unique(pairs):
+    if len({key for key, _ in pairs}) != len(pairs):
+        raise ValueError("a name stands twice")
+    return dict(pairs)
+
+
+def _begin(item):
+    _, (_, shape, begin, end) = item
+    if any(type(n) is not int or n < 0 for n in (*shape, begin, end)):
+        raise CheckpointError("the safetensors header is broken")
+    # Tensors without elements share their offset with the next.
+    return begin, end
+
+
 def _read_tensor(file, name, base, file_size, dtype, shape, begin, end):
     if dtype not in DTYPES:
         raise CheckpointError(f"{name}: tensors of type {dtype} are not supported")
-    numbers = (*shape, begin, end)
-    if any(not isinstance(n, int) or isinstance(n, bool) or n < 0 for n in numbers):
-        raise CheckpointError(f"{name}: the safetensors header is broken")
     if end - begin != math.prod(shape) * np.dtype(DTYPES[dtype]).itemsize:
         raise CheckpointError(f"{name}: shape {shape} does not fit its data")
     if base + end > file_size:

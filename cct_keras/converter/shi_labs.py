@@ -41,7 +41,12 @@ MIRROR = (
     (r"^cct\.encoder\.", "classifier."),
 )
 # Image sizes of the published models, for files without positions.
-IMAGE_SIZES = {("CCT", 3): 32, ("CCT", 7): 224, ("CVT", 4): 32, ("ViTLite", 4): 32}
+IMAGE_SIZES = {
+    ("CCT", 3): (32, 32),
+    ("CCT", 7): (224, 224),
+    ("CVT", 4): (32, 32),
+    ("ViTLite", 4): (32, 32),
+}
 
 
 class Architecture(NamedTuple):
@@ -63,7 +68,10 @@ def original_names(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     if all(name.startswith("module.") for name in state):
         state = {name.removeprefix("module."): state[name] for name in state}
     if any(name.startswith("cct.embedder.") for name in state):
-        state = {_mirrored_name(name): array for name, array in state.items()}
+        renamed = {_mirrored_name(name): array for name, array in state.items()}
+        if len(renamed) != len(state):
+            raise CheckpointError("two of its names stand for the same tensor")
+        state = renamed
     return state
 
 
@@ -71,7 +79,9 @@ def _mirrored_name(name):
     for pattern, replacement in MIRROR:
         match = re.search(pattern, name)
         if match and replacement is None:
-            stage = int(match[1]) // 3
+            stage, rest = divmod(int(match[1]), 3)
+            if rest:
+                raise CheckpointError(f"left over: {name}")
             return f"tokenizer.conv_layers.{stage}.0.{name[match.end() :]}"
         if match:
             return re.sub(pattern, replacement, name)
@@ -125,13 +135,12 @@ def infer(state: dict[str, np.ndarray], grid=None, **told) -> Architecture:
         size = tuple(side * stride for side in grid)
     else:
         grid = None
-        size = IMAGE_SIZES.get((family, kernel[-1]))
-        if size is None and told.get("input_shape") is None:
+        size = _told_size(**told) or IMAGE_SIZES.get((family, kernel[-1]))
+        if size is None:
             raise CheckpointError(
                 "the file has no positions that tell the image size: pass "
-                "input_shape=(height, width, channels)"
+                "input_shape=(height, width, channels) (--input-shape)"
             )
-        size = (size, size)
     arguments["input_shape"] = (*size, kernel[1])
     _check_strictly(state, family, kernel[1], arguments, hidden)
     return Architecture(family, arguments, grid)
@@ -220,12 +229,20 @@ def _count(state, pattern):
     return number
 
 
+def _told_size(input_shape=None, data_format=None, **others):
+    if input_shape is None or len(input_shape) != 3 or None in input_shape:
+        return None
+    first = data_format == "channels_first"
+    return tuple(input_shape[1:] if first else input_shape[:2])
+
+
 def _heads(dim):
     for size in SIZES.values():
         if size.embedding_dim == dim:
             return size.num_heads
     raise CheckpointError(
-        f"the file does not tell the heads of embedding_dim={dim}: pass num_heads=..."
+        f"the file does not tell the heads of embedding_dim={dim}: pass num_heads=... "
+        "(--num-heads)"
     )
 
 
@@ -239,7 +256,8 @@ def _mlp_ratio(hidden, dim):
 
 def _grid(length, grid):
     if grid is not None:
-        if len(grid) != 2 or math.prod(grid) != length:
+        is_pair = isinstance(grid, (tuple, list)) and len(grid) == 2
+        if not is_pair or math.prod(grid) != length:
             raise CheckpointError(
                 f"`grid` must be (rows, columns) of {length} positions. "
                 f"Received: grid={grid!r}"
@@ -249,7 +267,8 @@ def _grid(length, grid):
     if side * side == length and side:
         return side, side
     raise CheckpointError(
-        f"the file has {length} positions, not a square: pass grid=(rows, columns)"
+        f"the file has {length} positions, not a square: pass grid=(rows, columns) "
+        "(--grid)"
     )
 
 

@@ -6,12 +6,12 @@ is a description of each tensor, checked against its storage before any array is
 made.
 """
 
-import collections
 import io
 import math
 import pickle
 import struct
 import zipfile
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -44,7 +44,8 @@ STORAGES = {
     "UntypedStorage": "uint8",
 }
 # Expanded tensors may be larger than their storage, up to this many bytes.
-EXPANDED_LIMIT = 2**20
+EXPANDED_LIMIT = 2**24
+MAX_RANK = 8
 
 
 class CheckpointError(ValueError):
@@ -106,8 +107,12 @@ def read_entry(file, archive: zipfile.ZipFile, name: str) -> bytes:
         raise CheckpointError(f"the archive has no {name}") from None
     if info.flag_bits & 1:
         raise CheckpointError(f"{name} is encrypted")
+    if info.compress_type == zipfile.ZIP_DEFLATED:
+        # Never more than declared: `ZipFile.read` unpacks first and cuts then.
+        with archive.open(info) as member:
+            return member.read(info.file_size)
     if info.compress_type != zipfile.ZIP_STORED:
-        return archive.read(info)
+        raise CheckpointError(f"{name} is compressed in an unusual way")
     file.seek(info.header_offset)
     header = file.read(30)
     if len(header) < 30 or header[:4] != b"PK\x03\x04":
@@ -126,7 +131,7 @@ def read_legacy(file):
         raise CheckpointError("a pickle, but not a PyTorch checkpoint")
     version, system = _load_pickle(file), _load_pickle(file)
     if version != 1001 or not isinstance(system, dict):
-        raise CheckpointError(f"legacy protocol {version!r} is not supported")
+        raise CheckpointError("its legacy protocol is not supported")
     if system.get("little_endian") is not True:
         raise CheckpointError("big-endian files are not supported")
     content, keys = _load_pickle(file), _load_pickle(file)
@@ -162,37 +167,37 @@ def widen_bfloat16(bits: np.ndarray) -> np.ndarray:
 # === The pickle ===
 
 
-class _Rebuild:
-    """Stands for one of torch's rebuild functions; has no attribute to set."""
-
-    __slots__ = ("_function",)
-
-    def __init__(self, function):
-        object.__setattr__(self, "_function", function)
-
-    def __setattr__(self, name, value):
-        raise CheckpointError("the pickle sets an attribute of a function")
-
-    def __call__(self, *arguments):
-        return self._function(*arguments)
-
-
 class _Marker(NamedTuple):
     """Stands for a type of torch that carries nothing but its name."""
 
     name: str
 
 
-def _rebuild_tensor(storage, offset, size, stride, *rest):
-    dtype = rest[2].name if len(rest) > 2 and isinstance(rest[2], _Marker) else None
+class _Rebuild(NamedTuple):
+    """Stands for a function that a checkpoint may call."""
+
+    function: Callable
+
+    def __call__(self, *arguments):
+        return self.function(*arguments)
+
+
+def _rebuild_tensor(
+    storage, offset, size, stride, requires_grad=False, hooks=None, *rest
+):
+    """All versions; the third has a dtype of its own, then maybe metadata."""
     if not isinstance(storage, Storage):
         raise CheckpointError("a tensor has no storage")
-    numbers = (offset, *size, *stride)
-    if len(size) != len(stride) or any(
-        not isinstance(number, int) or number < 0 for number in numbers
-    ):
+    dtype, rest = storage.dtype, list(rest)
+    if rest and isinstance(rest[0], _Marker):
+        dtype = rest.pop(0).name
+    if any(rest):
+        raise CheckpointError("a tensor is a conjugate or negative view")
+    if len(size) != len(stride) or len(size) > MAX_RANK:
         raise CheckpointError("a tensor has an impossible shape")
-    dtype = storage.dtype if dtype is None else dtype
+    for number in (offset, *size, *stride):
+        if not isinstance(number, int) or number < 0:
+            raise CheckpointError("a tensor has an impossible shape")
     if dtype not in DTYPES:
         raise CheckpointError(f"tensors of type {dtype} are not supported")
     return TensorRecord(storage, offset, tuple(size), tuple(stride), dtype)
@@ -208,7 +213,29 @@ def _rebuild_from_type(function, kind, arguments, state):
     return function(*arguments)
 
 
+def _rebuild_size(sides):
+    if len(sides) > MAX_RANK:
+        raise CheckpointError("a tensor has an impossible shape")
+    return tuple(sides)
+
+
+def _rebuild_dict(pairs=()):
+    result = {}
+    for key, value in pairs:
+        result[_checked_key(key)] = value
+    return result
+
+
+def _checked_key(key):
+    """Only plain keys: hashing a deep or shared tuple can crash or hang."""
+    if not isinstance(key, (str, int)):
+        raise CheckpointError("a mapping has keys that are no names")
+    return key
+
+
 REBUILDS = {
+    ("collections", "OrderedDict"): _rebuild_dict,
+    ("torch", "Size"): _rebuild_size,
     ("torch._utils", "_rebuild_tensor"): _rebuild_tensor,
     ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
     ("torch._utils", "_rebuild_tensor_v3"): _rebuild_tensor,
@@ -221,19 +248,28 @@ MARKERS = {
     ("torch.nn.parameter", "Parameter"),
     *(("torch", name) for name in DTYPES),
 }
+# fmt: off
+OPCODES = (
+    "PROTO", "FRAME", "STOP", "MARK", "POP", "POP_MARK", "DUP",
+    "NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT",
+    "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "BINSTRING", "SHORT_BINSTRING",
+    "BINBYTES", "SHORT_BINBYTES",
+    "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3",
+    "EMPTY_LIST", "APPEND", "APPENDS", "EMPTY_DICT", "SETITEM", "SETITEMS",
+    "BINPUT", "LONG_BINPUT", "MEMOIZE", "BINGET", "LONG_BINGET",
+    "GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "BINPERSID",
+)
+# fmt: on
 
 
-class _Unpickler(pickle.Unpickler):
+# The pure-Python unpickler: the C one allocates its memo by the largest index a
+# file names, and does not let the opcodes be chosen.
+class _Unpickler(pickle._Unpickler):
     def find_class(self, module, name):
-        if (module, name) == ("collections", "OrderedDict"):
-            return collections.OrderedDict
-        if (module, name) == ("torch", "Size"):
-            return _Rebuild(tuple)
         if (module, name) in REBUILDS:
             return _Rebuild(REBUILDS[module, name])
-        if (module, name) in MARKERS:
-            return _Marker(name)
-        if module in ("torch", "torch.storage") and name in STORAGES:
+        is_storage = module in ("torch", "torch.storage") and name in STORAGES
+        if is_storage or (module, name) in MARKERS:
             return _Marker(name)
         raise CheckpointError(
             f"refused: the pickle names {module}.{name}, which no plain checkpoint "
@@ -255,12 +291,49 @@ class _Unpickler(pickle.Unpickler):
             raise CheckpointError("the pickle has a broken storage reference")
         return Storage(key, STORAGES[kind.name], numel, offset)
 
+    def load_reduce(self):
+        arguments = self.stack.pop()
+        function = self.stack.pop()
+        if not isinstance(function, _Rebuild) or not isinstance(arguments, tuple):
+            raise CheckpointError("the pickle calls what is no function")
+        self.append(function(*arguments))
+
+    def load_build(self):
+        # Attributes of what was built, such as a state dict's `_metadata`.
+        self.stack.pop()
+
+    def load_setitem(self):
+        value = self.stack.pop()
+        key = self.stack.pop()
+        self._set_items([key, value])
+
+    def load_setitems(self):
+        self._set_items(self.pop_mark())
+
+    def _set_items(self, items):
+        mapping = self.stack[-1]
+        if type(mapping) is not dict or len(items) % 2:
+            raise CheckpointError("the pickle sets items of what is no mapping")
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            mapping[_checked_key(key)] = value
+
+    dispatch = {
+        getattr(pickle, name)[0]: pickle._Unpickler.dispatch[getattr(pickle, name)[0]]
+        for name in OPCODES
+    }
+    dispatch[pickle.REDUCE[0]] = load_reduce
+    dispatch[pickle.BUILD[0]] = load_build
+    dispatch[pickle.SETITEM[0]] = load_setitem
+    dispatch[pickle.SETITEMS[0]] = load_setitems
+
 
 def _load_pickle(file):
     try:
-        return _Unpickler(file).load()
+        return _Unpickler(file, encoding="utf-8").load()
     except CheckpointError:
         raise
+    except KeyError as error:
+        raise CheckpointError(f"its pickle is broken: opcode {error}") from error
     except Exception as error:
         raise CheckpointError(f"its pickle is broken or truncated: {error}") from error
 
@@ -268,32 +341,42 @@ def _load_pickle(file):
 # === Records into arrays ===
 
 
-def _records(content, depth=0):
+def _records(content):
     """All tensors, however deep in dicts, lists and tuples."""
-    if isinstance(content, TensorRecord):
-        yield content
-    elif depth < 16 and isinstance(content, dict):
-        for value in dict(content).values():
-            yield from _records(value, depth + 1)
-    elif depth < 16 and isinstance(content, (list, tuple)):
-        for value in content:
-            yield from _records(value, depth + 1)
+    waiting, seen = [content], set()
+    while waiting:
+        value = waiting.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, TensorRecord):
+            yield value
+        elif isinstance(value, dict):
+            waiting.extend(value.values())
+        elif isinstance(value, (list, tuple)):
+            waiting.extend(value)
 
 
 def _with_arrays(content, read_storage):
     """Top-level mappings of tensors, one level of nesting included, as arrays."""
     if not isinstance(content, dict):
         raise CheckpointError("it holds no mapping of tensors")
-    cache = {}
+    storages, arrays, expanded = {}, {}, 0
 
     def resolve(value, deeper):
+        nonlocal expanded
         if isinstance(value, TensorRecord):
-            return _array(value, read_storage, cache)
+            if value not in arrays:
+                arrays[value] = _array(value, read_storage, storages)
+                expanded += arrays[value].nbytes
+            if expanded > EXPANDED_LIMIT + 4 * sum(map(len, storages.values())):
+                raise CheckpointError("the tensors outgrow their storages")
+            return arrays[value]
         if deeper and isinstance(value, dict):
-            return {key: resolve(item, False) for key, item in dict(value).items()}
+            return {key: resolve(item, False) for key, item in value.items()}
         return value
 
-    return {key: resolve(value, True) for key, value in dict(content).items()}
+    return {key: resolve(value, True) for key, value in content.items()}
 
 
 def _itemsize(dtype):

@@ -49,6 +49,35 @@ def test_convert_to_keras_and_back(official, tmp_path, capsys):
     }
 
 
+def test_what_the_terminal_does_not_obey(tmp_path, capsys):
+    path = tmp_path / "a.pth"
+    path.write_bytes(b"\x80\x02cos\n\x1b[31mred\n.")
+    assert cli.main(["convert", str(path), str(tmp_path / "a.keras")]) == 2
+    error = capsys.readouterr().err
+    assert "refused" in error
+    assert "\x1b" not in error
+
+
+def test_a_keras_file_tells_its_grid_and_heads(tmp_path, capsys):
+    model = cct_keras.CCT(
+        4,
+        (32, 48, 3),
+        num_layers=1,
+        num_heads=3,
+        mlp_ratio=1.5,
+        embedding_dim=48,
+        kernel_size=3,
+    )
+    model.save(tmp_path / "a.keras")
+    out = tmp_path / "a.safetensors"
+    with pytest.warns(UserWarning, match="grid"):
+        code = cli.main(
+            ["convert", str(tmp_path / "a.keras"), str(out), "--to", "torch"]
+        )
+    assert code == 0
+    assert cct_keras.convert(out, grid=(8, 12), num_heads=3).name == "cct"
+
+
 def test_convert_with_changes(official, tmp_path, capsys):
     out = tmp_path / "out.weights.h5"
     changes = ["--num-classes", "4", "--input-shape", "48", "40", "1"]

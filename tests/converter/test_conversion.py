@@ -116,6 +116,24 @@ def test_other_channels_adapt_the_first_convolution(channels):
         np.testing.assert_allclose(kernel[:, :, 1], original[:, :, 1] * 3 / channels)
 
 
+def test_what_the_mirror_names_twice_is_refused():
+    state = reference.mirror_names(checkpoint())
+    kernel = state["cct.embedder.embedding_layers.0.weight"]
+    state["cct.embedder.embedding_layers.1.weight"] = kernel
+    with pytest.raises(CheckpointError, match="left over"):
+        cct_keras.convert(state)
+
+
+def test_positions_are_never_resized_without_being_asked():
+    """An even kernel: 32 pixels give 17 x 17 tokens, not 16 x 16."""
+    state = checkpoint(kernel_size=4, num_conv_layers=1, tokens=17**2)
+    with pytest.raises(CheckpointError, match="input_shape="):
+        cct_keras.convert(state)
+    model = cct_keras.convert(state, input_shape=(32, 32, 3))
+    table = model.get_layer("position_embedding").embeddings.numpy()
+    np.testing.assert_array_equal(table, state["classifier.positional_emb"])
+
+
 def test_without_top_and_with_arguments_of_the_constructor():
     model = cct_keras.convert(
         checkpoint(), include_top=False, pooling="seq", name="body", dropout_rate=0.2
@@ -209,6 +227,24 @@ def test_torch_reads_what_was_written(tmp_path):
     from_tensors = cct_keras.convert(tensors)
     x = images(2, 32, 32, 3)
     np.testing.assert_array_equal(predict(from_tensors, x), predict(model, x))
+
+
+def test_to_torch_says_what_the_file_does_not_hold(tmp_path):
+    scaled = keras.layers.Rescaling(1 / 255, name="scale")(keras.Input((32, 32, 3)))
+    model = cct_keras.convert(checkpoint(), input_tensor=scaled)
+    with pytest.warns(UserWarning, match="scale before the tokenizer"):
+        cct_keras.to_torch(model, tmp_path / "a.safetensors")
+    model = cct_keras.convert(checkpoint(), input_shape=(32, 48, 3))
+    path = tmp_path / "b.safetensors"
+    with pytest.warns(UserWarning, match=r"grid of \(8, 12\)"):
+        cct_keras.to_torch(model, path)
+    again = cct_keras.convert(path, grid=(8, 12))
+    assert again.input_shape == (None, 32, 48, 3)
+    loaded = cct_keras.create_model(
+        "cct_2_3x2_32", input_shape=(32, 48, 3), weights=path
+    )
+    x = images(2, 32, 48, 3)
+    np.testing.assert_array_equal(predict(loaded, x), predict(model, x))
 
 
 def test_to_torch_refuses(tmp_path):

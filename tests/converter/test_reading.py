@@ -120,7 +120,46 @@ def test_allowed_functions_cannot_be_changed(tmp_path):
     assert read_checkpoint(FOLDER / "zip.pth")
 
 
-def tensor_pickle(shape, stride, numel, offset=0):
+MARK, TUPLE1, SETITEMS = b"(", b"\x85", b"u"
+SHARED_TUPLES = b")q\x00" + b"".join(
+    b"h%c" % i + b"h%c" % i + b"\x86q%c" % (i + 1) for i in range(60)
+)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        # A key that C cannot hash: 300,000 tuples deep, or 2**60 wide.
+        opcode_pickle(b"}", MARK, b")", TUPLE1 * 300_000, b"K\x01", SETITEMS),
+        opcode_pickle(b"}", MARK, SHARED_TUPLES, b"K\x01", SETITEMS),
+        # A memo with room for 2**31 entries.
+        opcode_pickle(b"}r\xff\xff\xff\x7f"),
+        # A list in itself, ten times.
+        opcode_pickle(b"]q\x00", MARK, b"h\x00" * 10, b"e"),
+        opcode_pickle(b"}q\x00X\x01\x00\x00\x00ah\x00s"),
+    ],
+)
+@pytest.mark.parametrize("container", ["zip", "legacy"])
+def test_small_pickles_that_grow(data, container, tmp_path):
+    path = tmp_path / "a.pth"
+    if container == "zip":
+        torch_zip(path, data)
+    else:
+        start = (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True})
+        parts = [pickle.dumps(part, 2) for part in start]
+        path.write_bytes(b"".join(parts) + data + pickle.dumps(["0"], 2))
+    with pytest.raises(CheckpointError):
+        read_checkpoint(path)
+
+
+def test_a_negative_view_is_not_taken_for_its_base(tmp_path):
+    data = np.arange(6, dtype="float32").tobytes()
+    pickled = tensor_pickle((2, 3), (3, 1), 6, metadata={"neg": True})
+    with pytest.raises(CheckpointError, match="negative view"):
+        read_checkpoint(torch_zip(tmp_path / "a.pth", pickled, {"0": data}))
+
+
+def tensor_pickle(shape, stride, numel, offset=0, metadata=None):
     """A state dict with one float tensor, by torch's protocol."""
 
     class Persistent:
@@ -152,7 +191,8 @@ def tensor_pickle(shape, stride, numel, offset=0):
 
     class Tensor:
         def __reduce__(self):
-            return _rebuild_tensor_v2, (storage, offset, shape, stride, False, {})
+            arguments = (storage, offset, shape, stride, False, {}, metadata)
+            return _rebuild_tensor_v2, arguments
 
     Pickler(buffer, 2).dump({"weight": Tensor()})
     return buffer.getvalue()
@@ -221,6 +261,16 @@ def test_zip_bomb(tmp_path):
         read_checkpoint(path)
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
+def test_zip_that_lies_about_its_size(method, tmp_path):
+    path = tmp_path / "bomb.pth.zip"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("model.pth", bytes(2**26))
+        archive.filelist[0].file_size = 100
+    with pytest.raises(CheckpointError):
+        read_checkpoint(path)
+
+
 def test_zip_in_zip_in_zip(tmp_path):
     inner = FOLDER / "one.pth.zip"
     path = tmp_path / "two.zip"
@@ -247,6 +297,11 @@ def safetensors(path, header, data=b""):
         {"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, -4]}},
         {"a": {"dtype": "F8", "shape": [2], "data_offsets": [0, 2]}},
         {"a": {"dtype": "F32", "shape": "x", "data_offsets": [0, 4]}},
+        {
+            "a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+            "b": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+        },
+        b'{"a": 1, "a": 2}',
         {},
     ],
 )
