@@ -3,7 +3,7 @@
 import pathlib
 import sys
 
-if pathlib.Path(sys.argv[0]).stem == "cct-keras":
+if pathlib.Path((sys.argv or [""])[0]).stem == "cct-keras":
     from cct_keras.quiet import import_keras_quietly
 
     import_keras_quietly()

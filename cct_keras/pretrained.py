@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import h5py
@@ -24,6 +25,7 @@ from cct_keras.layers import ConvTokenizer
 from cct_keras.layers import EncoderBlock
 from cct_keras.layers.position_embedding import is_sine_table
 from cct_keras.models.transfer import NATIVE_SUFFIXES
+from cct_keras.models.transfer import decode_bfloat16
 from cct_keras.models.variants import SIZES
 from cct_keras.models.variants import VARIANTS
 from cct_keras.models.variants import constructor_arguments
@@ -256,6 +258,11 @@ def load(model: keras.Model, weights):
         return fetch(_matching_weights(model, weights))
     if _is_native(weights):
         return weights
+    if not isinstance(weights, (str, os.PathLike, Mapping)):
+        raise ValueError(
+            "`weights` must be a tag, a file or a mapping of arrays. "
+            f"Received: weights={weights!r}"
+        )
     load_checkpoint(model, weights)
     return None
 
@@ -308,7 +315,7 @@ def _kind_and_classes(path):
         classes = layers["dense/vars/1"].shape[0]
         if "position_embedding" not in layers:
             return None, classes
-        table = layers["position_embedding/vars/embeddings"][...]
+        table = decode_bfloat16(layers["position_embedding/vars/embeddings"][...])
     return ("sine" if is_sine_table(table) else "learnable"), classes
 
 

@@ -95,10 +95,11 @@ class ConvTokenizer(keras.layers.Layer):
                     f"pooling_padding={pooling_padding}, "
                     f"pooling_kernel_size={pooling_kernel_size}"
                 )
-        self.embedding_dim = embedding_dim
+        # Keras takes no integers of NumPy for filters and kernels.
+        self.embedding_dim = int(embedding_dim)
         self.num_conv_layers = num_conv_layers
-        self.kernel_size = kernel_size
-        self.stride = stride
+        self.kernel_size = int(kernel_size)
+        self.stride = int(stride)
         self.padding = padding
         self.activation = keras.activations.get(activation)
         self.use_bias = use_bias

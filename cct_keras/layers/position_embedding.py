@@ -81,6 +81,11 @@ class PositionEmbedding(keras.layers.Layer):
         )
 
     def call(self, tokens):
+        if tokens.shape[1] is not None and tokens.shape[1] != self.embeddings.shape[1]:
+            raise ValueError(
+                f"PositionEmbedding: expected {self.embeddings.shape[1]} tokens. "
+                f"Received: input shape {tuple(tokens.shape)}"
+            )
         return tokens + ops.cast(self.embeddings, tokens.dtype)
 
     def compute_output_shape(self, input_shape):

@@ -113,7 +113,7 @@ def CCT(
         stochastic_depth=stochastic_depth,
         dtype=dtype,
     )
-    x = pool_tokens(x, "CCT", "seq" if include_top else pooling, 0, dtype)
+    x = pool_tokens(x, "CCT", pooling, dtype, top="seq" if include_top else None)
     if include_top:
         x = classify(x, "CCT", num_classes, classifier_activation, dtype)
     model = functional_model(images, x, name)

@@ -86,7 +86,7 @@ def CVT(
         stochastic_depth=stochastic_depth,
         dtype=dtype,
     )
-    x = pool_tokens(x, "CVT", "seq" if include_top else pooling, 0, dtype)
+    x = pool_tokens(x, "CVT", pooling, dtype, top="seq" if include_top else None)
     if include_top:
         x = classify(x, "CVT", num_classes, classifier_activation, dtype)
     model = functional_model(images, x, name)

@@ -64,6 +64,8 @@ def build_family(family: str, arguments: dict, overrides: dict) -> keras.Model:
     elif data_format == "channels_first":
         height, width, channels = arguments["input_shape"]
         arguments["input_shape"] = (channels, height, width)
+    if overrides.get("input_shape", ()) is None:
+        overrides = {k: v for k, v in overrides.items() if k != "input_shape"}
     return constructor(**{**arguments, **overrides})
 
 

@@ -27,6 +27,8 @@ def feature_extractor(
     >>> sorted(feature_extractor(model).output)
     ['block_0', 'block_1']
     """
+    if isinstance(layers, str):
+        layers = [layers]
     known = [layer.name for layer in model.layers]
     if layers is None:
         layers = [x.name for x in model.layers if isinstance(x, EncoderBlock)]

@@ -25,12 +25,26 @@ def patch_tokenizer(
         dtype=dtype,
         name="tokenizer",
     )
-    axes = (1, 2) if data_format == "channels_last" else (2, 3)
-    size = [images.shape[axis] for axis in axes]
-    if any(side is not None and side % patch_size for side in size):
+    check_divisible_by_patch(owner, images.shape, tokenizer)
+    return tokenizer(images), tokenizer.compute_grid(images.shape)
+
+
+def check_divisible_by_patch(owner: str, shape: tuple, tokenizer: ConvTokenizer):
+    """Refuses images whose border no patch would see.
+
+    Args:
+        owner: What the error begins with.
+        shape: Shape of the images with the batch axis.
+        tokenizer: A tokenizer; only those of patches are bound by the rule.
+    """
+    patch = tokenizer.kernel_size
+    pads = tokenizer.padding or tokenizer.pooling_kernel_size is not None
+    if pads or tokenizer.stride != patch:
+        return
+    axes = (1, 2) if tokenizer.data_format == "channels_last" else (2, 3)
+    if any(shape[axis] is not None and shape[axis] % patch for axis in axes):
         raise ValueError(
             f"{owner}: height and width of `input_shape` must be divisible by "
-            f"`patch_size`. Received: input_shape={tuple(images.shape[1:])}, "
-            f"patch_size={patch_size}"
+            f"`patch_size`. Received: input_shape={tuple(shape[1:])}, "
+            f"patch_size={patch}"
         )
-    return tokenizer(images), tokenizer.compute_grid(images.shape)

@@ -11,9 +11,22 @@ import numpy as np
 
 from cct_keras.layers import ConvTokenizer
 from cct_keras.layers import PositionEmbedding
+from cct_keras.models.patches import check_divisible_by_patch
 
 # What a model for another task has not, or has fresh.
 TOP = ("pool", "head")
+# Arguments of layers that change the function and no shape.
+SETTINGS = (
+    "num_heads",
+    "pre_norm",
+    "epsilon",
+    "stride",
+    "padding",
+    "activation",
+    "pooling_kernel_size",
+    "pooling_stride",
+    "pooling_padding",
+)
 NATIVE_SUFFIXES = (".keras", ".weights.h5")
 
 
@@ -51,6 +64,8 @@ def load_keras_file(model: keras.Model, path) -> None:
         )
     try:
         if path.suffix == ".keras":
+            if not zipfile.is_zipfile(path):
+                raise zipfile.BadZipFile("not a zip file")
             source = keras.models.load_model(path, compile=False)
         else:
             source = _load_weights_file(model, path)
@@ -70,6 +85,9 @@ def transfer_weights(source: keras.Model, target: keras.Model, origin: str) -> N
     given, wanted = weighted_layers(source), weighted_layers(target)
     shapes = {name: _shapes(layer) for name, layer in given.items()}
     _check_architecture(shapes, target, origin)
+    for name, layer in wanted.items():
+        if name in given and name not in TOP:
+            _check_settings(given[name], layer, origin)
     fresh = [
         name
         for name, layer in wanted.items()
@@ -112,6 +130,13 @@ def with_input_shape(model: keras.Model, input_shape: tuple) -> keras.Model:
             f"Received: {model.name!r} with layers "
             f"{[layer.name for layer in model.layers]}"
         )
+    if not isinstance(input_shape, (tuple, list)) or not all(
+        isinstance(side, int) for side in input_shape
+    ):
+        raise ValueError(
+            "with_input_shape: `input_shape` must be a tuple of integers. "
+            f"Received: input_shape={input_shape!r}"
+        )
     channel = -1 if tokenizer.data_format == "channels_last" else 1
     old_shape, new_shape = model.input_shape, (None, *input_shape)
     if len(new_shape) != len(old_shape) or new_shape[channel] != old_shape[channel]:
@@ -126,6 +151,7 @@ def with_input_shape(model: keras.Model, input_shape: tuple) -> keras.Model:
     if tokenizer.input is not model.input:
         preprocessing = keras.Model(model.input, tokenizer.input)
         before_tokens = keras.models.clone_model(preprocessing, images).output
+    check_divisible_by_patch("with_input_shape", before_tokens.shape, tokenizer)
     grid = tokenizer.compute_grid(before_tokens.shape)
 
     def resized(layer):
@@ -181,6 +207,17 @@ def _check_architecture(given, target, origin):
             f"{origin} holds weights of another architecture than {target.name!r}: "
             + "; ".join(f"{k}: {', '.join(v)}" for k, v in problems.items() if v)
         )
+
+
+def _check_settings(source, target, origin):
+    """Weights of one shape may belong to two functions: other heads, strides."""
+    given, wanted = source.get_config(), target.get_config()
+    for key in SETTINGS:
+        if given.get(key) != wanted.get(key):
+            raise ValueError(
+                f"{origin} holds weights of another architecture: {target.name} with "
+                f"{key}={given.get(key)!r} for {wanted.get(key)!r}"
+            )
 
 
 def _without_channels(name, shapes):
@@ -242,7 +279,7 @@ def _load_weights_file(model, path):
         with h5py.File(path) as file:
             table = file["layers/position_embedding/vars"]
             model.get_layer("position_embedding").load_table(
-                table["embeddings"][...], table["grid"][...]
+                decode_bfloat16(table["embeddings"][...]), table["grid"][...]
             )
 
     def twin_layer(layer):
@@ -263,6 +300,13 @@ def _load_weights_file(model, path):
     )
     twin.load_weights(path)
     return twin
+
+
+def decode_bfloat16(array: np.ndarray) -> np.ndarray:
+    """HDF5 has no bfloat16: Keras stores its 16 bits as they are."""
+    if array.dtype.kind != "V":
+        return array
+    return (array.view("uint16").astype("uint32") << 16).view("float32")
 
 
 def _stored_layers(path):

@@ -116,7 +116,11 @@ def encode(
 
 def hidden_width(owner: str, dim: int, mlp_ratio: float) -> int:
     """Width of the feed-forward layer."""
-    is_number = isinstance(mlp_ratio, numbers.Real) and math.isfinite(mlp_ratio)
+    is_number = (
+        isinstance(mlp_ratio, numbers.Real)
+        and not isinstance(mlp_ratio, bool)
+        and math.isfinite(mlp_ratio)
+    )
     if not is_number or int(dim * mlp_ratio) < 1:
         raise ValueError(
             f"{owner}: `mlp_ratio` must be a number that gives a hidden width of 1 "
@@ -125,10 +129,22 @@ def hidden_width(owner: str, dim: int, mlp_ratio: float) -> int:
     return int(dim * mlp_ratio)
 
 
-def pool_tokens(x, owner: str, pooling: str | None, num_prefix_tokens: int, dtype):
-    """The tokens in the way that `pooling` names; `None` returns them all."""
+def pool_tokens(
+    x,
+    owner: str,
+    pooling: str | None,
+    dtype,
+    *,
+    top: str | None = None,
+    num_prefix_tokens: int = 0,
+):
+    """The tokens in the way that `pooling` names; `None` returns them all.
+
+    `top` is the pooling below a classifier, in the place of `pooling`.
+    """
     choices = (None, "seq", "avg", "max") + (("token",) if num_prefix_tokens else ())
     check_choice(owner, choices, pooling=pooling)
+    pooling = top or pooling
     if pooling is None:
         return x
     if pooling == "token":
@@ -137,19 +153,21 @@ def pool_tokens(x, owner: str, pooling: str | None, num_prefix_tokens: int, dtyp
         x = keras.layers.Cropping1D(
             (num_prefix_tokens, 0), dtype=dtype, name="image_tokens"
         )(x)
+    if pooling == "seq":
+        return SeqPool(dtype=dtype, name="pool")(x)
     layer = {
-        "seq": SeqPool,
         "avg": keras.layers.GlobalAveragePooling1D,
         "max": keras.layers.GlobalMaxPooling1D,
     }[pooling]
-    return layer(dtype=dtype, name="pool")(x)
+    # Tokens are (batch, tokens, dim), whatever the layout of the images.
+    return layer(data_format="channels_last", dtype=dtype, name="pool")(x)
 
 
 def classify(x, owner: str, num_classes: int, classifier_activation, dtype):
     """The linear head and its activation, the latter always in full precision."""
     check_positive(owner, num_classes=num_classes)
     x = keras.layers.Dense(
-        num_classes,
+        int(num_classes),
         kernel_initializer=keras.initializers.RandomNormal(stddev=0.02),
         dtype=dtype,
         name="head",

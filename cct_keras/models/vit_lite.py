@@ -90,7 +90,8 @@ def ViTLite(
         stochastic_depth=stochastic_depth,
         dtype=dtype,
     )
-    x = pool_tokens(x, "ViTLite", "token" if include_top else pooling, 1, dtype)
+    top = "token" if include_top else None
+    x = pool_tokens(x, "ViTLite", pooling, dtype, top=top, num_prefix_tokens=1)
     if include_top:
         x = classify(x, "ViTLite", num_classes, classifier_activation, dtype)
     model = functional_model(images, x, name)

@@ -134,6 +134,24 @@ def test_dtype(family, policy):
     np.testing.assert_allclose(predict(model, x), predict(exact, x), atol=0.02)
 
 
+@family_names
+@pytest.mark.parametrize("pooling", ["seq", "avg", "max"])
+def test_the_layout_of_images_is_not_that_of_tokens(family, pooling):
+    keras.config.set_image_data_format("channels_first")
+    try:
+        model = small_model(
+            family, input_shape=(3, 16, 24), include_top=False, pooling=pooling
+        )
+        assert model.output_shape == (None, 32)
+    finally:
+        keras.config.set_image_data_format("channels_last")
+
+
+def test_integers_of_numpy():
+    model = small_model("CCT", num_classes=np.int64(5), kernel_size=np.int64(3))
+    assert model.output_shape == (None, 5)
+
+
 def test_stochastic_depth_grows_linearly():
     model = cct_keras.create_model("cct_7_3x1_32")
     rates = [model.get_layer(f"block_{i}").drop_path_rate for i in range(7)]
@@ -192,6 +210,11 @@ def test_with_input_shape_refuses(shape, message):
     other = keras.Sequential([keras.Input((16, 16, 3)), keras.layers.Flatten()])
     with pytest.raises(ValueError, match="ConvTokenizer"):
         cct_keras.with_input_shape(other, (8, 8, 3))
+    with pytest.raises(ValueError, match="divisible by `patch_size`"):
+        cct_keras.with_input_shape(small_model("CVT"), (18, 16, 3))
+    for bad in (48, (None, None, 3)):
+        with pytest.raises(ValueError, match="tuple of integers"):
+            cct_keras.with_input_shape(model, bad)
 
 
 def test_feature_extractor():
@@ -245,6 +268,9 @@ def test_swapping_the_head_is_one_line():
         ("CCT", {"num_classes": 0}, "num_classes.*0"),
         ("CCT", {"include_top": False, "pooling": "mean"}, "pooling.*'mean'"),
         ("CCT", {"include_top": False, "pooling": "token"}, "pooling.*'token'"),
+        ("CCT", {"pooling": "mean"}, "pooling.*'mean'"),
+        ("CCT", {"mlp_ratio": True}, "mlp_ratio.*True"),
+        ("CCT", {"weights": 3}, "weights.*3"),
         ("CVT", {"patch_size": 0}, "patch_size.*0"),
         ("CVT", {"data_format": "nchw"}, "data_format.*'nchw'"),
         ("CCT", {"weights": "nowhere.weights.h5"}, "existing file.*nowhere"),

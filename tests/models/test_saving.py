@@ -196,6 +196,23 @@ def test_weights_of_another_architecture(suffix, family, arguments, message, tmp
         small_model(family, weights=path, **arguments)
 
 
+@pytest.mark.parametrize("change", [{"num_heads": 4}, {"padding": 2}])
+def test_a_keras_file_knows_more_than_shapes(change, tmp_path):
+    shape = {"positional_embedding": None}
+    path = save(small_model("CCT", **shape, **change), tmp_path / "a.keras")
+    with pytest.raises(ValueError, match=next(iter(change))):
+        small_model("CCT", weights=path, **shape)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_weights_of_low_precision(dtype, tmp_path):
+    model = small_model("CCT", dtype=dtype)
+    path = save(model, tmp_path / "a.weights.h5")
+    again = small_model("CCT", dtype=dtype, weights=path)
+    for ours, theirs in zip(again.weights, model.weights, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+
+
 @pytest.mark.parametrize("name", ["a.keras", "a.weights.h5", "a.npz", "folder"])
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 no", b"\x89HDF\r\n\x1a\n"])
 def test_broken_weights_files(name, content, tmp_path):
