@@ -5,7 +5,6 @@ import hashlib
 import http.client
 import os
 import pathlib
-import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -54,19 +53,16 @@ def download(*urls: str, sha256: str | None = None) -> pathlib.Path:
     folder = cache_folder() / hashlib.sha256(urls[0].encode()).hexdigest()[:12]
     name = pathlib.PurePosixPath(urllib.parse.urlsplit(urls[0]).path).name
     target = folder / (name or "download")
-    record = _record(target)
-    if record.is_file() and sha256 is None:
-        sha256 = record.read_text().strip()
     folder.mkdir(parents=True, exist_ok=True)
     with _only_one_process(folder):
+        expected = sha256 or recorded_hash(target)
         if target.is_file():
-            _verify(target, sha256, str(target))
+            found = _verify(target, expected, str(target))
         else:
             partial = _fetch_any(urls, target)
-            _verify(partial, sha256, target.name)
+            found = _verify(partial, expected, target.name)
             os.replace(partial, target)
-        if not record.is_file():
-            record.write_text(file_hash(target) + "\n")
+        _record(target).write_text(found + "\n")
     return target
 
 
@@ -95,25 +91,27 @@ def forget_on_error(path: pathlib.Path) -> Iterator[None]:
         raise
 
 
+def recorded_hash(path: pathlib.Path) -> str | None:
+    """SHA-256 of a downloaded file, as it was when last verified."""
+    record = _record(path)
+    return record.read_text().strip() if record.is_file() else None
+
+
 def _record(path):
     return path.with_name(path.name + ".sha256")
 
 
-def file_hash(path: pathlib.Path) -> str:
-    """SHA-256 of a file."""
+def _verify(path, expected, name):
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _verify(path, sha256, name):
-    found = file_hash(path)
-    if sha256 is not None and found != sha256:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if expected is not None and found != expected:
         if path.name.endswith(".part"):
             path.unlink()
         raise DownloadError(
-            f"{name} has SHA-256 {found}, expected {sha256}: refused. If the new file "
-            f"is the right one, remove {path.parent} and try again"
+            f"{name} has SHA-256 {found}, expected {expected}: refused. If the new "
+            f"file is the right one, remove {path.parent} and try again"
         )
+    return found
 
 
 def _fetch_any(urls, target):
@@ -122,16 +120,13 @@ def _fetch_any(urls, target):
         for attempt in range(ATTEMPTS):
             try:
                 return _fetch(url, target)
-            except urllib.error.HTTPError as error:
-                if error.code == 416:  # The partial file is as long as the whole.
-                    _partial(target).unlink(missing_ok=True)
-                    continue
-                failures.append(f"{url}: {error}")
-                break
             except (OSError, http.client.HTTPException, ValueError) as error:
-                reason = getattr(error, "reason", None) or error
-                if isinstance(error, ValueError) or attempt == ATTEMPTS - 1:
-                    failures.append(f"{url}: {reason}")
+                status = getattr(error, "code", None)
+                if status == 416:  # The partial file is as long as the whole.
+                    _partial(target).unlink(missing_ok=True)
+                refused = isinstance(error, ValueError) or status not in (None, 416)
+                if refused or attempt == ATTEMPTS - 1:
+                    failures.append(f"{url}: {error}")
                     break
     raise DownloadError(
         f"cannot download {target.name} ({'; '.join(failures)}). With a local copy "

@@ -13,22 +13,20 @@ from cct_keras.converter.checkpoint import read_checkpoint
 from cct_keras.converter.conversion import atomic_file
 from cct_keras.converter.conversion import convert
 from cct_keras.converter.conversion import load_checkpoint
-from cct_keras.converter.shi_labs import CLASS_TOKEN
-from cct_keras.converter.shi_labs import POSITIONS
-from cct_keras.converter.shi_labs import infer
+from cct_keras.converter.shi_labs import HEAD
+from cct_keras.converter.shi_labs import kind_of_positions
 from cct_keras.converter.shi_labs import original_names
 from cct_keras.download import download
-from cct_keras.download import file_hash
 from cct_keras.download import forget_on_error
 from cct_keras.download import is_url
+from cct_keras.download import recorded_hash
 from cct_keras.layers import ConvTokenizer
 from cct_keras.layers import EncoderBlock
-from cct_keras.layers.position_embedding import is_sine_table
+from cct_keras.layers.position_embedding import kind_of_table
 from cct_keras.models.transfer import NATIVE_SUFFIXES
-from cct_keras.models.transfer import decode_bfloat16
+from cct_keras.models.transfer import load_keras_file
 from cct_keras.models.variants import SIZES
 from cct_keras.models.variants import VARIANTS
-from cct_keras.models.variants import constructor_arguments
 
 CURRENT = "https://shi-labs.com/projects/cct/checkpoints/"
 LEGACY = "https://github.com/SHI-Labs/Compact-Transformers/files/"
@@ -229,42 +227,32 @@ def variant_defaults(variant: str, weights) -> tuple[dict, object]:
         Constructor arguments (classes, kind of positions) and the weights in a
         form that `load` takes.
     """
-    if is_tag(weights):
-        path = fetch(find_weights(variant, weights))
-        kind, classes = _kind_and_classes(path)
-    elif _is_native(weights):
-        return {}, weights
-    else:
-        path = original_names(read_checkpoint(weights))
-        arguments = infer(
-            path,
-            # Which grid it is does not matter here, only the kind of positions.
-            grid=_row_of_positions(path),
-            num_heads=constructor_arguments(VARIANTS[variant])["num_heads"],
-            input_shape=constructor_arguments(VARIANTS[variant])["input_shape"],
-        ).arguments
-        kind, classes = arguments["positional_embedding"], arguments["num_classes"]
-    return {"positional_embedding": kind, "num_classes": classes}, path
-
-
-def load(model: keras.Model, weights):
-    """Resolves `weights` of a constructor.
-
-    Returns:
-        The path of a Keras file that is still to be loaded, or `None` if a
-        checkpoint was loaded.
-    """
-    if is_tag(weights):
-        return fetch(_matching_weights(model, weights))
     if _is_native(weights):
-        return weights
+        return {}, weights
+    if is_tag(weights):
+        source = fetch(find_weights(variant, weights))
+        kind, classes = _kind_and_classes(source)
+    else:
+        source = original_names(read_checkpoint(weights))
+        if HEAD not in source:
+            return {}, source  # `load` says what else is wrong with it.
+        kind, classes = kind_of_positions(source), source[HEAD].shape[0]
+    return {"positional_embedding": kind, "num_classes": classes}, source
+
+
+def load(model: keras.Model, weights) -> None:
+    """Loads what a constructor takes as `weights`; see `CCT`."""
+    if is_tag(weights):
+        weights = fetch(_matching_weights(model, weights))
+    if _is_native(weights):
+        load_keras_file(model, weights)
+        return
     if not isinstance(weights, (str, os.PathLike, Mapping)):
         raise ValueError(
             "`weights` must be a tag, a file or a mapping of arrays. "
             f"Received: weights={weights!r}"
         )
     load_checkpoint(model, weights)
-    return None
 
 
 def find_weights(variant: str, tag: str) -> Weights:
@@ -294,10 +282,11 @@ def fetch(row: Weights) -> pathlib.Path:
         path = row.url.removeprefix(CURRENT).removeprefix(LEGACY)
         urls = (f"{mirror.rstrip('/')}/{path}",)
     source = download(*urls, sha256=row.sha256)
-    converted = source.with_name(f"{file_hash(source)[:16]}.weights.h5")
+    converted = source.with_name(f"{recorded_hash(source)[:16]}.weights.h5")
     if not converted.is_file():
         with forget_on_error(source):
-            model = convert(source)
+            # The cache is for every later model, whatever today's dtype policy.
+            model = convert(source, dtype="float32")
         with atomic_file(converted) as temporary:
             model.save_weights(temporary)
     return converted
@@ -315,14 +304,8 @@ def _kind_and_classes(path):
         classes = layers["dense/vars/1"].shape[0]
         if "position_embedding" not in layers:
             return None, classes
-        table = decode_bfloat16(layers["position_embedding/vars/embeddings"][...])
-    return ("sine" if is_sine_table(table) else "learnable"), classes
-
-
-def _row_of_positions(state):
-    if POSITIONS not in state or state[POSITIONS].ndim != 3:
-        return None
-    return 1, state[POSITIONS].shape[1] - (CLASS_TOKEN in state)
+        table = layers["position_embedding/vars/embeddings"][...]
+    return kind_of_table(table), classes
 
 
 def _matching_weights(model, tag):

@@ -14,9 +14,10 @@ PACKAGE = pathlib.Path(cct_keras.__file__).parent
 ALLOWED = {
     "layers": set(),
     # `pretrained` only inside functions: constructors take weights by name.
-    "models": {"layers", "pretrained"},
-    "converter": {"models", "layers", "download"},
+    "models": {"layers", "pretrained", "bfloat16"},
+    "converter": {"models", "layers", "download", "bfloat16"},
     "pretrained": {"converter", "models", "layers", "download"},
+    "bfloat16": set(),
     "download": set(),
     "quiet": set(),
 }

@@ -137,6 +137,18 @@ def test_by_tag(server):
         )
 
 
+def test_the_cache_keeps_full_precision(server):
+    """Filled under one dtype policy, read under another."""
+    state = checkpoint()
+    server.files[CIFAR10] = as_bytes(state)
+    keras.config.set_dtype_policy("bfloat16")
+    cct_keras.create_model("cct_2_3x2_32", weights="cifar10_legacy")
+    keras.config.set_dtype_policy("float32")
+    model = cct_keras.create_model("cct_2_3x2_32", weights="cifar10_legacy")
+    kernel = model.get_layer("head").kernel.numpy()
+    np.testing.assert_array_equal(kernel, state["classifier.fc.weight"].T)
+
+
 @pytest.mark.parametrize("positions", ["learnable", "sine", None])
 def test_the_file_decides_classes_and_positions(server, positions):
     server.files[CIFAR100] = as_bytes(checkpoint(100, positions), "a.pth")

@@ -7,9 +7,12 @@ import warnings
 import keras
 
 from cct_keras.converter.checkpoint import read_checkpoint
+from cct_keras.converter.conversion import SAFETENSORS
+from cct_keras.converter.conversion import TORCH_PICKLES
 from cct_keras.converter.conversion import atomic_file
 from cct_keras.converter.conversion import build
 from cct_keras.converter.conversion import largest_difference
+from cct_keras.converter.conversion import note_lost_layers
 from cct_keras.converter.conversion import to_torch
 from cct_keras.converter.engine import named_weights
 from cct_keras.converter.engine import state_of
@@ -17,11 +20,9 @@ from cct_keras.converter.shi_labs import infer
 from cct_keras.converter.shi_labs import original_names
 from cct_keras.converter.shi_labs import variant_of
 from cct_keras.converter.torch_file import CheckpointError
+from cct_keras.models.transfer import NATIVE_SUFFIXES
 
-SUFFIXES = {
-    "keras": (".keras", ".weights.h5"),
-    "torch": (".safetensors", ".pth", ".pt", ".bin"),
-}
+SUFFIXES = {"keras": NATIVE_SUFFIXES, "torch": (SAFETENSORS, *TORCH_PICKLES)}
 TOLERANCE = 1e-4
 
 
@@ -44,6 +45,8 @@ def run(
             raise CheckpointError(f"{source} is a Keras file already; see --to torch")
         model = _load_keras(source)
         state = state_of(model)
+        with _notes():
+            note_lost_layers(model)
         layers = {layer.name: layer for layer in model.layers}
         overrides["num_heads"] = layers["block_0"].num_heads
         if "position_embedding" in layers:

@@ -1,6 +1,5 @@
 import contextlib
 import importlib.util
-import math
 import os
 import pathlib
 import tempfile
@@ -21,7 +20,11 @@ from cct_keras.converter.shi_labs import infer
 from cct_keras.converter.shi_labs import original_names
 from cct_keras.converter.shi_labs import variant_of
 from cct_keras.converter.torch_file import CheckpointError
+from cct_keras.layers import PositionEmbedding
+from cct_keras.layers.position_embedding import square_grid
 from cct_keras.models.factory import build_family
+
+SAFETENSORS, TORCH_PICKLES = ".safetensors", (".pth", ".pt", ".bin")
 
 
 def convert(
@@ -71,14 +74,13 @@ def build(
     variant = variant_of(architecture)
     name = {} if variant is None else {"name": variant}
     model = build_family(family, {**arguments, **name}, overrides)
+    positions = _positions(model)
     sized = {"input_shape", "input_tensor"} & set(overrides)
-    if grid is not None and not sized:
-        own_grid = model.get_layer("position_embedding").grid
-        if own_grid != grid:
-            raise CheckpointError(
-                f"the image size for a grid of {grid} is not known with this "
-                "tokenizer: pass input_shape=(height, width, channels)"
-            )
+    if positions is not None and grid not in (None, positions.grid) and not sized:
+        raise CheckpointError(
+            f"the image size for a grid of {grid} is not known with this "
+            "tokenizer: pass input_shape=(height, width, channels)"
+        )
     fill(model, state, grid, progress)
     return model
 
@@ -113,20 +115,19 @@ def largest_difference(
 def load_checkpoint(model: keras.Model, source) -> None:
     """Fills a model with a checkpoint of its architecture."""
     state = original_names(read_checkpoint(source))
-    layers = {layer.name: layer for layer in model.layers}
-    if not {"tokenizer", "block_0"} <= set(layers):
-        raise CheckpointError(f"{model.name!r} is no model of this package")
-    grid = None
-    if "position_embedding" in layers and POSITIONS in state:
+    positions, grid = _positions(model), None
+    if positions is not None and POSITIONS in state:
         # A grid that is no square can only be the model's own.
-        positions = layers["position_embedding"]
-        length = state[POSITIONS].shape[1]
-        side = math.isqrt(max(0, length - positions.num_prefix_tokens))
-        if side**2 != length - positions.num_prefix_tokens:
-            grid = positions.grid
-    heads = layers["block_0"].num_heads
+        length = state[POSITIONS].shape[1] - positions.num_prefix_tokens
+        grid = square_grid(length) or positions.grid
+    heads = model.get_layer("block_0").num_heads
     shape = model.input_shape
     fill(model, state, infer(state, grid, num_heads=heads, input_shape=shape).grid)
+
+
+def _positions(model):
+    layers = [x for x in model.layers if isinstance(x, PositionEmbedding)]
+    return layers[0] if layers else None
 
 
 def to_torch(model: keras.Model, path) -> None:
@@ -139,15 +140,22 @@ def to_torch(model: keras.Model, path) -> None:
     """
     path = pathlib.Path(path)
     state = state_of(model)
-    _note_what_is_lost(model)
+    note_lost_layers(model)
+    positions = _positions(model)
+    if positions is not None and positions.grid[0] != positions.grid[1]:
+        warnings.warn(
+            f"to_torch: the file does not tell that its positions are a grid of "
+            f"{positions.grid}; pass it as `grid` to convert",
+            stacklevel=2,
+        )
     if "classifier.fc.weight" not in state:
         raise CheckpointError(
             f"to_torch: {model.name!r} has no top; the original classes need one"
         )
-    if path.suffix == ".safetensors":
+    if path.suffix == SAFETENSORS:
         with atomic_file(path) as temporary, temporary.open("wb") as file:
             write_safetensors(file, state)
-    elif path.suffix in (".pth", ".pt", ".bin"):
+    elif path.suffix in TORCH_PICKLES:
         if importlib.util.find_spec("torch") is None:
             raise CheckpointError(
                 f"to_torch: a {path.suffix} file needs torch; write a .safetensors "
@@ -160,12 +168,13 @@ def to_torch(model: keras.Model, path) -> None:
             torch.save(tensors, temporary)
     else:
         raise CheckpointError(
-            "to_torch: `path` must end in .safetensors, .pth, .pt or .bin. "
+            f"to_torch: `path` must end in {', '.join((SAFETENSORS, *TORCH_PICKLES))}. "
             f"Received: {str(path)!r}"
         )
 
 
-def _note_what_is_lost(model):
+def note_lost_layers(model: keras.Model) -> None:
+    """Warns of preprocessing, which a PyTorch file cannot hold."""
     names = [layer.name for layer in model.layers]
     before = [
         layer.name
@@ -176,13 +185,6 @@ def _note_what_is_lost(model):
         warnings.warn(
             f"to_torch: {', '.join(before)} before the tokenizer of {model.name!r} "
             "is not part of the file",
-            stacklevel=3,
-        )
-    positions = [x for x in model.layers if x.name == "position_embedding"]
-    if positions and positions[0].grid[0] != positions[0].grid[1]:
-        warnings.warn(
-            f"to_torch: the file does not tell that its positions are a grid of "
-            f"{positions[0].grid}; pass it as `grid` to convert",
             stacklevel=3,
         )
 

@@ -13,6 +13,7 @@ from cct_keras.converter.shi_labs import TENSORS
 from cct_keras.converter.shi_labs import TOP
 from cct_keras.converter.torch_file import CheckpointError
 from cct_keras.models.transfer import adapt_channels
+from cct_keras.models.transfer import list_problems
 from cct_keras.models.transfer import weighted_layers
 
 LEAVES = {"kernel": "weight", "gamma": "weight", "bias": "bias", "beta": "bias"}
@@ -50,16 +51,16 @@ def named_weights(model: keras.Model) -> dict[str, keras.Variable]:
 
 def to_keras_layout(array: np.ndarray) -> np.ndarray:
     """torch's axes of a linear or convolution weight in Keras' order."""
-    return {2: lambda: array.T, 4: lambda: array.transpose(2, 3, 1, 0)}.get(
-        array.ndim, lambda: array
-    )()
+    if array.ndim == 4:
+        return array.transpose(2, 3, 1, 0)
+    return array.T if array.ndim == 2 else array
 
 
 def to_torch_layout(array: np.ndarray) -> np.ndarray:
     """The reverse of `to_keras_layout`."""
-    return {2: lambda: array.T, 4: lambda: array.transpose(3, 2, 0, 1)}.get(
-        array.ndim, lambda: array
-    )()
+    if array.ndim == 4:
+        return array.transpose(3, 2, 0, 1)
+    return array.T if array.ndim == 2 else array
 
 
 def fill(
@@ -97,11 +98,10 @@ def fill(
             fresh.append(name)
         else:
             differing.append(f"{name} {array.shape} for {tuple(weight.shape)}")
-    problems = {"missing": missing, "left over": left_over, "shapes": differing}
-    if any(problems.values()):
+    problems = list_problems(missing, left_over, differing)
+    if problems:
         raise CheckpointError(
-            f"the checkpoint is of another architecture than {model.name!r}: "
-            + "; ".join(f"{k}: {', '.join(v)}" for k, v in problems.items() if v)
+            f"the checkpoint is of another architecture than {model.name!r}: {problems}"
         )
     if POSITIONS in weights:
         layer = model.get_layer("position_embedding")

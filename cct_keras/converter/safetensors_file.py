@@ -6,20 +6,22 @@ import struct
 
 import numpy as np
 
+from cct_keras.bfloat16 import widen_bfloat16
+from cct_keras.converter.torch_file import DTYPES
 from cct_keras.converter.torch_file import CheckpointError
-from cct_keras.converter.torch_file import widen_bfloat16
 
-DTYPES = {
-    "F64": "<f8",
-    "F32": "<f4",
-    "F16": "<f2",
-    "BF16": "<u2",
-    "I64": "<i8",
-    "I32": "<i4",
-    "I16": "<i2",
-    "I8": "<i1",
-    "U8": "<u1",
-    "BOOL": "?",
+# This format's names of the types.
+NAMES = {
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "I64": "int64",
+    "I32": "int32",
+    "I16": "int16",
+    "I8": "int8",
+    "U8": "uint8",
+    "BOOL": "bool",
 }
 HEADER_LIMIT = 100_000_000
 
@@ -65,14 +67,15 @@ def _begin(item):
 
 
 def _read_tensor(file, name, base, file_size, dtype, shape, begin, end):
-    if dtype not in DTYPES:
+    if dtype not in NAMES:
         raise CheckpointError(f"{name}: tensors of type {dtype} are not supported")
-    if end - begin != math.prod(shape) * np.dtype(DTYPES[dtype]).itemsize:
+    stored = np.dtype(DTYPES[NAMES[dtype]])
+    if end - begin != math.prod(shape) * stored.itemsize:
         raise CheckpointError(f"{name}: shape {shape} does not fit its data")
     if base + end > file_size:
         raise CheckpointError(f"truncated: {name} is incomplete")
     file.seek(base + begin)
-    array = np.frombuffer(file.read(end - begin), DTYPES[dtype]).reshape(shape)
+    array = np.frombuffer(file.read(end - begin), stored).reshape(shape)
     return widen_bfloat16(array) if dtype == "BF16" else array
 
 

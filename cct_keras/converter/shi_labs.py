@@ -8,7 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from cct_keras.converter.torch_file import CheckpointError
-from cct_keras.layers.position_embedding import is_sine_table
+from cct_keras.layers.position_embedding import kind_of_table
+from cct_keras.layers.position_embedding import square_grid
+from cct_keras.models.transfer import list_problems
 from cct_keras.models.variants import SIZES
 from cct_keras.models.variants import VARIANTS
 from cct_keras.models.variants import constructor_arguments
@@ -26,6 +28,7 @@ NAMES = (
     ("pool/attention", "classifier.attention_pool"),
     ("head", "classifier.fc"),
 )
+HEAD = "classifier.fc.weight"
 POSITIONS, CLASS_TOKEN = "classifier.positional_emb", "classifier.class_emb"
 TENSORS = {
     "position_embedding/embeddings": POSITIONS,
@@ -111,7 +114,7 @@ def infer(state: dict[str, np.ndarray], grid=None, **told) -> Architecture:
     family = "ViTLite" if token else "CVT" if patches else "CCT"
     kernel = _shape(state, "tokenizer.conv_layers.0.0.weight", 4)
     hidden, dim = _shape(state, "classifier.blocks.0.linear1.weight", 2)
-    classes, _ = _shape(state, "classifier.fc.weight", 2)
+    classes, _ = _shape(state, HEAD, 2)
     arguments = {
         "num_classes": classes,
         "num_layers": layers,
@@ -126,10 +129,8 @@ def infer(state: dict[str, np.ndarray], grid=None, **told) -> Architecture:
         arguments["patch_size"] = kernel[-1]
 
     if POSITIONS in state:
-        _, length, width = _shape(state, POSITIONS, 3)
-        table = np.asarray(state[POSITIONS], "float32")
-        is_sine = width == dim and is_sine_table(table)
-        arguments["positional_embedding"] = "sine" if is_sine else "learnable"
+        _, length, _ = _shape(state, POSITIONS, 3)
+        arguments["positional_embedding"] = kind_of_positions(state)
         grid = _grid(length - token, grid)
         stride = _total_stride(family, kernel[-1], stages, told.get("stride"))
         size = tuple(side * stride for side in grid)
@@ -144,6 +145,14 @@ def infer(state: dict[str, np.ndarray], grid=None, **told) -> Architecture:
     arguments["input_shape"] = (*size, kernel[1])
     _check_strictly(state, family, kernel[1], arguments, hidden)
     return Architecture(family, arguments, grid)
+
+
+def kind_of_positions(state: dict[str, np.ndarray]) -> str | None:
+    """`"sine"`, `"learnable"`, or `None` where a checkpoint has none."""
+    if POSITIONS not in state:
+        return None
+    _shape(state, POSITIONS, 3)
+    return kind_of_table(np.asarray(state[POSITIONS], "float32"))
 
 
 def variant_of(architecture: Architecture) -> str | None:
@@ -197,20 +206,17 @@ def _check_strictly(state, family, channels, arguments, hidden):
     if POSITIONS in state:
         dim = arguments["embedding_dim"]
         expected[POSITIONS] = (1, state[POSITIONS].shape[1], dim)
-    problems = {
-        "missing": [name for name in expected if name not in state],
-        "left over": [name for name in state if name not in expected],
-        "shapes": [
+    problems = list_problems(
+        [name for name in expected if name not in state],
+        [name for name in state if name not in expected],
+        [
             f"{name} {tuple(state[name].shape)} for {shape}"
             for name, shape in expected.items()
             if name in state and tuple(state[name].shape) != shape
         ],
-    }
-    if any(problems.values()):
-        raise CheckpointError(
-            f"the tensors are not those of a {family}: "
-            + "; ".join(f"{k}: {', '.join(v)}" for k, v in problems.items() if v)
-        )
+    )
+    if problems:
+        raise CheckpointError(f"the tensors are not those of a {family}: {problems}")
 
 
 def _shape(state, name, rank):
@@ -263,13 +269,13 @@ def _grid(length, grid):
                 f"Received: grid={grid!r}"
             )
         return tuple(grid)
-    side = math.isqrt(max(0, length))
-    if side * side == length and side:
-        return side, side
-    raise CheckpointError(
-        f"the file has {length} positions, not a square: pass grid=(rows, columns) "
-        "(--grid)"
-    )
+    grid = square_grid(length)
+    if grid is None:
+        raise CheckpointError(
+            f"the file has {length} positions, not a square: pass "
+            "grid=(rows, columns) (--grid)"
+        )
+    return grid
 
 
 def _total_stride(family, kernel, stages, stride):

@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cct_keras.bfloat16 import widen_bfloat16
+
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 # bfloat16 is read as the 16 bits it is and widened.
 DTYPES = {
@@ -157,11 +159,6 @@ def read_legacy(file):
         return data
 
     return _with_arrays(content, read_storage)
-
-
-def widen_bfloat16(bits: np.ndarray) -> np.ndarray:
-    """float32 of the 16 bits of a bfloat16."""
-    return (bits.astype("<u4") << 16).view("<f4")
 
 
 # === The pickle ===

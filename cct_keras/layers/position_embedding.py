@@ -116,7 +116,7 @@ class PositionEmbedding(keras.layers.Layer):
                 f"{self.num_prefix_tokens + math.prod(grid)} rows. "
                 f"Received: shape {table.shape}"
             )
-        if self.kind == "sine" and not is_sine_table(table):
+        if self.kind == "sine" and kind_of_table(table) != "sine":
             raise ValueError(
                 'PositionEmbedding: kind="sine" needs the sinusoid. Received: another '
                 'table, which belongs to kind="learnable"'
@@ -131,13 +131,13 @@ class PositionEmbedding(keras.layers.Layer):
     def _guess_grid(self, length):
         if length == self.embeddings.shape[1]:
             return self.grid
-        side = math.isqrt(max(0, length - self.num_prefix_tokens))
-        if side * side + self.num_prefix_tokens != length:
+        grid = square_grid(length - self.num_prefix_tokens)
+        if grid is None:
             raise ValueError(
                 f"PositionEmbedding: a table of {length} rows is neither this "
                 f"layer's grid {self.grid} nor a square; pass its `grid`."
             )
-        return side, side
+        return grid
 
     def save_own_variables(self, store):
         store["embeddings"] = self.embeddings.numpy()
@@ -168,10 +168,16 @@ def sine_table(length: int, dim: int) -> np.ndarray:
     return np.where(even, np.sin(angle), np.cos(angle)).astype("float32")[None]
 
 
-def is_sine_table(table: np.ndarray) -> bool:
-    """Whether a table is the sinusoid, in whatever precision it was kept."""
+def kind_of_table(table: np.ndarray) -> str:
+    """`"sine"` for the sinusoid, in whatever precision, else `"learnable"`."""
     difference = np.abs(table - sine_table(*table.shape[1:])).max()
-    return bool(difference < 0.01)
+    return "sine" if difference < 0.01 else "learnable"
+
+
+def square_grid(length: int) -> tuple[int, int] | None:
+    """The square grid of so many positions, if there is one."""
+    side = math.isqrt(max(0, length))
+    return (side, side) if side and side * side == length else None
 
 
 def resize_table(

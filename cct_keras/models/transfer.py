@@ -9,6 +9,7 @@ import h5py
 import keras
 import numpy as np
 
+from cct_keras.bfloat16 import widen_bfloat16
 from cct_keras.layers import ConvTokenizer
 from cct_keras.layers import PositionEmbedding
 from cct_keras.models.patches import check_divisible_by_patch
@@ -41,9 +42,7 @@ def load_weights(model: keras.Model, weights) -> None:
     # Published weights need the converter, which needs the models.
     from cct_keras import pretrained
 
-    path = pretrained.load(model, weights)
-    if path is not None:
-        load_keras_file(model, path)
+    pretrained.load(model, weights)
 
 
 def load_keras_file(model: keras.Model, path) -> None:
@@ -174,7 +173,7 @@ def _tokenizer(model):
     return found[0] if found else None
 
 
-def weighted_layers(model):
+def weighted_layers(model: keras.Model) -> dict[str, keras.layers.Layer]:
     """`{name: layer}` of the layers with weights, from the tokenizer on."""
     tokenizer = _tokenizer(model)
     layers = model.layers[model.layers.index(tokenizer) if tokenizer else 0 :]
@@ -201,12 +200,18 @@ def _check_architecture(given, target, origin):
         and _without_channels(name, given[name])
         != _without_channels(name, _shapes(layer))
     ]
-    problems = {"missing": missing, "left over": left_over, "shapes": differing}
-    if any(problems.values()):
+    problems = list_problems(missing, left_over, differing)
+    if problems:
         raise ValueError(
             f"{origin} holds weights of another architecture than {target.name!r}: "
-            + "; ".join(f"{k}: {', '.join(v)}" for k, v in problems.items() if v)
+            + problems
         )
+
+
+def list_problems(missing: list, left_over: list, differing: list) -> str:
+    """What stands between given and wanted weights, in words; else empty."""
+    problems = {"missing": missing, "left over": left_over, "shapes": differing}
+    return "; ".join(f"{k}: {', '.join(v)}" for k, v in problems.items() if v)
 
 
 def _check_settings(source, target, origin):
@@ -277,10 +282,11 @@ def _load_weights_file(model, path):
     if "position_embedding" in stored:
         # First by itself: Keras would bury an error about the table.
         with h5py.File(path) as file:
-            table = file["layers/position_embedding/vars"]
-            model.get_layer("position_embedding").load_table(
-                decode_bfloat16(table["embeddings"][...]), table["grid"][...]
-            )
+            store = file["layers/position_embedding/vars"]
+            table, grid = store["embeddings"][...], store["grid"][...]
+        if table.dtype.kind == "V":  # How Keras stores bfloat16.
+            table = widen_bfloat16(table.view("<u2"))
+        model.get_layer("position_embedding").load_table(table, grid)
 
     def twin_layer(layer):
         config = layer.get_config()
@@ -300,13 +306,6 @@ def _load_weights_file(model, path):
     )
     twin.load_weights(path)
     return twin
-
-
-def decode_bfloat16(array: np.ndarray) -> np.ndarray:
-    """HDF5 has no bfloat16: Keras stores its 16 bits as they are."""
-    if array.dtype.kind != "V":
-        return array
-    return (array.view("uint16").astype("uint32") << 16).view("float32")
 
 
 def _stored_layers(path):

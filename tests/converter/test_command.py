@@ -76,6 +76,15 @@ def test_a_keras_file_tells_its_grid_and_heads(tmp_path, capsys):
     assert cct_keras.convert(out, grid=(8, 12), num_heads=3).name == "cct"
 
 
+def test_preprocessing_that_is_lost_is_named(tmp_path, capsys):
+    scaled = keras.layers.Rescaling(1 / 255, name="scale")(keras.Input((32, 32, 3)))
+    model = cct_keras.create_model("cct_2_3x2_32", input_tensor=scaled)
+    model.save(tmp_path / "a.keras")
+    source, out = str(tmp_path / "a.keras"), str(tmp_path / "a.safetensors")
+    assert cli.main(["convert", source, out, "--to", "torch"]) == 0
+    assert "note: to_torch: scale before the tokenizer" in capsys.readouterr().out
+
+
 def test_convert_with_changes(official, tmp_path, capsys):
     out = tmp_path / "out.weights.h5"
     changes = ["--num-classes", "4", "--input-shape", "48", "40", "1"]

@@ -191,8 +191,13 @@ def test_strict_on_both_sides(change, message):
 
 
 def test_other_networks_are_refused():
+    other = {"conv1.weight": np.zeros((64, 3, 7, 7))}
     with pytest.raises(CheckpointError, match="not the weights of a compact"):
-        cct_keras.convert({"conv1.weight": np.zeros((64, 3, 7, 7))})
+        cct_keras.convert(other)
+    with pytest.raises(CheckpointError, match="not the weights of a compact"):
+        cct_keras.create_model("cct_2_3x2_32", weights=other)
+    with pytest.raises(CheckpointError, match="left over: classifier.positional_emb"):
+        cct_keras.convert(checkpoint(), positional_embedding=None)
 
 
 # === Back ===
