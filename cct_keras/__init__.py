@@ -11,6 +11,7 @@ if pathlib.Path((sys.argv or [""])[0]).stem == "cct-keras":
 from cct_keras import layers
 from cct_keras.converter import convert
 from cct_keras.converter import to_torch
+from cct_keras.data import load_data
 from cct_keras.models import CCT
 from cct_keras.models import CVT
 from cct_keras.models import ViTLite
@@ -21,21 +22,32 @@ from cct_keras.models import with_input_shape
 from cct_keras.pretrained import class_names
 from cct_keras.pretrained import list_weights
 from cct_keras.pretrained import preprocess_input
+from cct_keras.training import Recipe
+from cct_keras.training import evaluate
+from cct_keras.training import list_recipes
+from cct_keras.training import predict
+from cct_keras.training import train
 
 __version__ = "0.1.0"
 
 __all__ = [
     "CCT",
     "CVT",
+    "Recipe",
     "ViTLite",
     "class_names",
     "convert",
     "create_model",
+    "evaluate",
     "feature_extractor",
     "layers",
     "list_models",
+    "list_recipes",
     "list_weights",
+    "load_data",
+    "predict",
     "preprocess_input",
     "to_torch",
+    "train",
     "with_input_shape",
 ]

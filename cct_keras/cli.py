@@ -12,7 +12,10 @@ def main(argv: list[str] | None = None) -> int:
     Returns:
         The exit code: 0, or 2 after a one-line error on stderr.
     """
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    arguments, unknown = parser.parse_known_args(argv)
+    if unknown:
+        parser.error(_unknown(unknown, arguments))
     try:
         arguments.run(arguments)
     except BrokenPipeError:
@@ -45,6 +48,9 @@ def _parser():
     command.add_argument(
         "--pretrained", action="store_true", help="list published weights instead"
     )
+    command.add_argument(
+        "--recipes", action="store_true", help="list the training recipes instead"
+    )
     command.set_defaults(run=_list)
 
     command = commands.add_parser("summary", help="what one variant costs")
@@ -52,6 +58,25 @@ def _parser():
     command.add_argument("--num-classes", type=int, metavar="N")
     command.add_argument("--image-size", type=int, nargs=2, metavar=("HEIGHT", "WIDTH"))
     command.set_defaults(run=_summary)
+
+    _add_train(commands)
+
+    command = commands.add_parser("evaluate", help="how good a trained model is")
+    command.add_argument("model", help="a file or run folder that `train` wrote")
+    command.add_argument("data", help="as for `train`")
+    command.add_argument(
+        "--split", choices=("test", "validation", "train"), default="test"
+    )
+    command.add_argument("--data-dir", help="prepared data of tensorflow-datasets")
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(run=_evaluate)
+
+    command = commands.add_parser("predict", help="what a trained model sees")
+    command.add_argument("model", help="a file or run folder that `train` wrote")
+    command.add_argument("images", nargs="+", help="image files or folders of them")
+    command.add_argument("--top", type=int, default=5, metavar="N")
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(run=_predict)
 
     command = commands.add_parser(
         "convert", help="a PyTorch checkpoint into a Keras file, or the reverse"
@@ -95,11 +120,89 @@ def _parser():
     return parser
 
 
+def _add_train(commands):
+    from cct_keras.training.recipe import FIELDS
+
+    command = commands.add_parser(
+        "train",
+        help="train a model on a data set",
+        description="Train a model. Killed, the same command goes on after the last "
+        "complete epoch.",
+    )
+    command.add_argument(
+        "data",
+        help="digits; a name of tensorflow-datasets; a folder of images by class or "
+        "of idx files; an .npz file",
+    )
+    command.add_argument("--variant", help="see `cct-keras list`")
+    command.add_argument(
+        "--recipe",
+        default="small",
+        help="see `cct-keras list --recipes`, or a .yml file (default: small)",
+    )
+    command.add_argument(
+        "--epochs", type=int, metavar="N", help="warmup and the like scale with it"
+    )
+    command.add_argument("--weights", help="start from a tag or a file")
+    command.add_argument(
+        "--out",
+        type=pathlib.Path,
+        metavar="FOLDER",
+        help="default: runs/DATA-VARIANT-RECIPE",
+    )
+    command.add_argument(
+        "--image-size", type=int, nargs="+", metavar="N", help="side, or height width"
+    )
+    command.add_argument("--data-dir", help="prepared data of tensorflow-datasets")
+    command.add_argument("--seed", type=int, default=0)
+    command.add_argument(
+        "--jit",
+        action=argparse.BooleanOptionalAction,
+        help="compile with XLA (default: where it is faster)",
+    )
+    command.add_argument(
+        "--restart", action="store_true", help="throw away the run that is there"
+    )
+    command.add_argument("--quiet", action="store_true", help="show no progress")
+    command.add_argument(
+        "--preview",
+        action="store_true",
+        help="only write a picture of what the model would see in training",
+    )
+    group = command.add_argument_group("recipe fields, in place of the recipe's own")
+    for name in FIELDS:
+        if name not in ("about", "variant", "epochs", "weights"):
+            nargs = 2 if name == "crop_scale" else None
+            flag = f"--{name.replace('_', '-')}"
+            group.add_argument(
+                flag, metavar="X", nargs=nargs, default=argparse.SUPPRESS
+            )
+    flags = [flag for action in command._actions for flag in action.option_strings]
+    command.set_defaults(run=_train, flags=flags)
+
+
+def _unknown(unknown, arguments):
+    """An error about flags that do not exist, with those that come near."""
+    import difflib
+
+    flags = getattr(arguments, "flags", ())
+    near = [
+        match
+        for word in unknown
+        for match in difflib.get_close_matches(word.split("=")[0], flags, n=3)
+    ]
+    hint = f". Did you mean: {', '.join(near)}?" if near else ""
+    return f"unrecognized arguments: {' '.join(unknown)}{hint}"
+
+
 def _list(arguments):
     from cct_keras.models.cost import variant_cost
     from cct_keras.models.factory import list_models
     from cct_keras.models.variants import VARIANTS
 
+    if arguments.recipes:
+        _list_recipes(arguments.pattern)
+        return
     names = list_models(arguments.pattern, pretrained=arguments.pretrained)
     if not names:
         raise ValueError(f"no variant matches {arguments.pattern!r}")
@@ -173,6 +276,108 @@ def _convert(arguments):
         input_shape=arguments.input_shape,
         num_heads=arguments.num_heads,
     )
+
+
+def _train(arguments):
+    import shlex
+
+    from cct_keras.training.recipe import FIELDS
+    from cct_keras.training.recipes import find_recipe
+
+    fields = {k: v for k, v in vars(arguments).items() if k in FIELDS}
+    del fields["epochs"]
+    fields = {k: v for k, v in fields.items() if v is not None}
+    recipe = find_recipe(arguments.recipe, epochs=arguments.epochs, **fields)
+    size = arguments.image_size
+    if size is not None:
+        size = size[0] if len(size) == 1 else tuple(size)
+    data = pathlib.Path(arguments.data)
+    out = arguments.out or pathlib.Path(
+        "runs", f"{data.stem}-{recipe.variant}-{pathlib.Path(arguments.recipe).stem}"
+    )
+    common = {
+        "image_size": size,
+        "data_dir": arguments.data_dir,
+        "seed": arguments.seed,
+    }
+    if arguments.preview:
+        from cct_keras.training.preview import write_preview
+
+        print(write_preview(out / "preview.png", arguments.data, recipe, **common))
+        return
+    from cct_keras.training import train
+
+    train(
+        arguments.data,
+        recipe=recipe,
+        out=out,
+        jit=arguments.jit,
+        restart=arguments.restart,
+        verbose=not arguments.quiet,
+        command=shlex.join([pathlib.Path(sys.argv[0]).name, *sys.argv[1:]]),
+        **common,
+    )
+
+
+def _evaluate(arguments):
+    import json
+
+    from cct_keras.training import evaluate
+
+    metrics = evaluate(
+        arguments.model,
+        arguments.data,
+        split=arguments.split,
+        data_dir=arguments.data_dir,
+    )
+    if arguments.json:
+        print(json.dumps(metrics, indent=2))
+        return
+    low, high = metrics["top1_ci95"]
+    print(f"images  {metrics['count']:,}")
+    print(f"top-1   {metrics['top1']:.2%} (95 % interval {low:.2%} to {high:.2%})")
+    if metrics["top5"] is not None:
+        print(f"top-5   {metrics['top5']:.2%}")
+    print(f"loss    {metrics['loss']:.4f}")
+    print(f"ECE     {metrics['ece']:.4f}")
+    width = max(len(row["name"]) for row in metrics["per_class"])
+    print(f"\n{'class':<{width}}  images  accuracy")
+    for row in metrics["per_class"]:
+        accuracy = "-" if row["accuracy"] is None else f"{row['accuracy']:.2%}"
+        print(f"{row['name']:<{width}}  {row['count']:>6}  {accuracy:>8}")
+
+
+def _predict(arguments):
+    import json
+
+    from cct_keras.training import predict
+
+    rows = predict(arguments.model, arguments.images, top=arguments.top)
+    if arguments.json:
+        print(json.dumps(rows, indent=2))
+    else:
+        for row in rows:
+            if "classes" in row:
+                print(row["image"])
+                for answer in row["classes"]:
+                    print(f"  {answer['probability']:>7.2%}  {answer['name']}")
+    errors = [row["error"] for row in rows if "error" in row]
+    if errors:
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        raise ValueError(f"{errors[0]}{more}")
+
+
+def _list_recipes(pattern):
+    import fnmatch
+
+    from cct_keras.training.recipes import RECIPES
+
+    names = [name for name in RECIPES if fnmatch.fnmatchcase(name, pattern)]
+    if not names:
+        raise ValueError(f"no recipe matches {pattern!r}")
+    width = max(len(name) for name in names)
+    for name in names:
+        print(f"{name:<{width}}  {RECIPES[name].about}")
 
 
 def _giga(count):

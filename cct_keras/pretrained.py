@@ -9,13 +9,16 @@ import h5py
 import keras
 import numpy as np
 
+from cct_keras.atomic_file import atomic_file
 from cct_keras.converter.checkpoint import read_checkpoint
-from cct_keras.converter.conversion import atomic_file
 from cct_keras.converter.conversion import convert
 from cct_keras.converter.conversion import load_checkpoint
 from cct_keras.converter.shi_labs import HEAD
 from cct_keras.converter.shi_labs import kind_of_positions
 from cct_keras.converter.shi_labs import original_names
+from cct_keras.data.known import DATASETS
+from cct_keras.data.known import KnownDataset
+from cct_keras.data.known import known_class_names
 from cct_keras.download import download
 from cct_keras.download import forget_on_error
 from cct_keras.download import is_url
@@ -32,53 +35,12 @@ CURRENT = "https://shi-labs.com/projects/cct/checkpoints/"
 LEGACY = "https://github.com/SHI-Labs/Compact-Transformers/files/"
 
 
-class Dataset(NamedTuple):
-    """What images of a data set need before the model sees them.
-
-    `crop` is the share of the resized image that evaluation keeps.
-    """
-
-    num_classes: int
-    mean: tuple
-    std: tuple
-    crop: float
-    tfds_name: str
-
-
-DATASETS = {
-    "cifar10": Dataset(
-        10, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616), 1.0, "cifar10"
-    ),
-    "cifar100": Dataset(
-        100, (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761), 1.0, "cifar100"
-    ),
-    "flowers102": Dataset(
-        102,
-        (0.4353, 0.3773, 0.2872),
-        (0.2966, 0.2455, 0.2698),
-        1.0,
-        "oxford_flowers102",
-    ),
-    "imagenet": Dataset(
-        1000, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), 0.9, "imagenet2012"
-    ),
-}
-
-# tensorflow-datasets knows these only once the images are there.
-CIFAR_NAMES = {
-    "cifar10": "airplane automobile bird cat deer dog frog horse ship truck",
-    "cifar100": """
-        apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy
-        bridge bus butterfly camel can castle caterpillar cattle chair chimpanzee
-        clock cloud cockroach couch crab crocodile cup dinosaur dolphin elephant
-        flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower
-        leopard lion lizard lobster man maple_tree motorcycle mountain mouse
-        mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree
-        plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea
-        seal shark shrew skunk skyscraper snail snake spider squirrel streetcar
-        sunflower sweet_pepper table tank telephone television tiger tractor train
-        trout tulip turtle wardrobe whale willow_tree wolf woman worm
-    """,
+# What a tag begins with: the data set's name in tensorflow-datasets.
+TRAINED_ON = {
+    "cifar10": "cifar10",
+    "cifar100": "cifar100",
+    "flowers102": "oxford_flowers102",
+    "imagenet": "imagenet2012",
 }
 
 
@@ -102,9 +64,9 @@ class Weights(NamedTuple):
     sha256: str | None = None
 
     @property
-    def dataset(self) -> Dataset:
+    def dataset(self) -> KnownDataset:
         """The data set it was trained on."""
-        return DATASETS[self.tag.split("_")[0]]
+        return dataset_of(self.tag)
 
 
 # fmt: off
@@ -185,22 +147,21 @@ def class_names(weights: str) -> list[str]:
     Args:
         weights: Tag of the weights. For ImageNet the names are WordNet ids.
     """
-    data = dataset_of(weights)
-    if data.tfds_name in CIFAR_NAMES:
-        return CIFAR_NAMES[data.tfds_name].split()
-    import tensorflow_datasets as tfds
-
-    return list(tfds.builder(data.tfds_name).info.features["label"].names)
+    return list(known_class_names(_dataset_name(weights)))
 
 
-def dataset_of(weights: str) -> Dataset:
+def dataset_of(weights: str) -> KnownDataset:
     """The data set of a tag."""
-    data = str(weights).split("_")[0]
-    if data not in DATASETS:
+    return DATASETS[_dataset_name(weights)]
+
+
+def _dataset_name(weights):
+    beginning = str(weights).split("_")[0]
+    if beginning not in TRAINED_ON:
         raise ValueError(
-            f"`weights` must be a tag of {', '.join(DATASETS)}. Received: {weights!r}"
+            f"`weights` must be a tag of {', '.join(TRAINED_ON)}. Received: {weights!r}"
         )
-    return DATASETS[data]
+    return TRAINED_ON[beginning]
 
 
 # === Files ===

@@ -11,7 +11,7 @@ def import_keras_quietly() -> None:
     They go to the file descriptor, some before any setting is read, so the
     descriptor is turned away; if the import fails they are shown.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
     kept = os.dup(2)
     with tempfile.TemporaryFile() as log:

@@ -1,53 +1,34 @@
 """Trains a small CCT on scikit-learn's handwritten digits: no download, one minute.
 
-python examples/quickstart.py [--epochs 30] [--out digits.keras]
+python examples/quickstart.py [--epochs 50] [--out runs/quickstart]
 """
 
 import argparse
 
-import keras
-import numpy as np
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
-
-from cct_keras import CCT
+import cct_keras
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--epochs", type=int, default=30)
-parser.add_argument("--out", default="digits.keras")
+parser.add_argument("--epochs", type=int, default=50)
+parser.add_argument("--out", default="runs/quickstart")
+parser.add_argument("--smoke", action="store_true", help="one epoch")
 arguments = parser.parse_args()
-keras.utils.set_random_seed(0)
 
-# 1,797 images of 8x8 pixels with values from 0 to 16, enlarged to 16x16.
-digits = load_digits()
-images = keras.ops.image.resize(digits.images[..., None] / 16, (16, 16))
-images = keras.ops.convert_to_numpy(images).astype("float32")
-x_train, x_test, y_train, y_test = train_test_split(
-    images, digits.target, test_size=0.2, stratify=digits.target, random_state=0
-)
+# 1,797 images of 8 x 8 pixels. Any folder of images, .npz file, pair of arrays or
+# name of tensorflow-datasets would do as well.
+data = cct_keras.load_data("digits")
 
-model = CCT(
-    num_classes=10,
-    input_shape=(16, 16, 1),
-    num_layers=2,
-    num_heads=2,
-    mlp_ratio=1,
-    embedding_dim=128,
-    num_conv_layers=2,
-    kernel_size=3,
+# A plain Keras model, trained by compile + fit as the recipe says.
+run = cct_keras.train(
+    data,
+    variant="cct_2_3x2_32",
+    recipe="small",
+    epochs=1 if arguments.smoke else arguments.epochs,
+    out=arguments.out,
 )
-steps = arguments.epochs * int(np.ceil(len(x_train) / 64))
-schedule = keras.optimizers.schedules.CosineDecay(
-    0.0, steps, warmup_target=1e-3, warmup_steps=steps // 10
-)
-model.compile(
-    optimizer=keras.optimizers.AdamW(schedule, weight_decay=0.05),
-    loss="sparse_categorical_crossentropy",
-    metrics=["accuracy"],
-)
-model.fit(x_train, y_train, batch_size=64, epochs=arguments.epochs)
+print(f"test accuracy: {run.metrics['test']['top1']:.2%}")
 
-_, accuracy = model.evaluate(x_test, y_test, verbose=0)
-print(f"test accuracy: {accuracy:.2%}")
-model.save(arguments.out)
-print(f"saved: {arguments.out}")
+# The model takes raw pixels; what it needs to know about them is inside.
+images, labels = data.test.images[:5], data.test.labels[:5]
+for answer, label in zip(cct_keras.predict(run.model, images, top=1), labels):
+    best = answer["classes"][0]
+    print(f"{label}: {best['name']} ({best['probability']:.0%})")

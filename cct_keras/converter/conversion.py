@@ -1,14 +1,11 @@
-import contextlib
 import importlib.util
-import os
 import pathlib
-import tempfile
 import warnings
-from collections.abc import Iterator
 
 import keras
 import numpy as np
 
+from cct_keras.atomic_file import atomic_file
 from cct_keras.converter.checkpoint import read_checkpoint
 from cct_keras.converter.engine import fill
 from cct_keras.converter.engine import state_of
@@ -187,23 +184,3 @@ def note_lost_layers(model: keras.Model) -> None:
             "is not part of the file",
             stacklevel=3,
         )
-
-
-@contextlib.contextmanager
-def atomic_file(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A temporary file that becomes `path` when all went well, else vanishes."""
-    suffix = "".join(path.suffixes[-2:])
-    if not path.parent.is_dir():
-        raise CheckpointError(f"the folder {path.parent} does not exist")
-    handle, name = tempfile.mkstemp(suffix=suffix, prefix=".", dir=path.parent)
-    os.close(handle)
-    temporary = pathlib.Path(name)
-    try:
-        yield temporary
-        # mkstemp makes private files; this one is to be shared like any other.
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

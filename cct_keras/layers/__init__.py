@@ -7,6 +7,7 @@ from cct_keras.layers.encoder_block import EncoderBlock
 from cct_keras.layers.feed_forward import FeedForward
 from cct_keras.layers.multi_head_self_attention import MultiHeadSelfAttention
 from cct_keras.layers.position_embedding import PositionEmbedding
+from cct_keras.layers.preprocessing import Preprocessing
 from cct_keras.layers.seq_pool import SeqPool
 from cct_keras.layers.token_pool import TokenPool
 
@@ -18,6 +19,7 @@ __all__ = [
     "FeedForward",
     "MultiHeadSelfAttention",
     "PositionEmbedding",
+    "Preprocessing",
     "SeqPool",
     "TokenPool",
 ]

@@ -28,13 +28,19 @@ class Cost(NamedTuple):
     activation_bytes: int
 
 
-def variant_cost(variant: str, num_classes: int | None = None, image_size=None) -> Cost:
+def variant_cost(
+    variant: str,
+    num_classes: int | None = None,
+    image_size: tuple[int, int] | None = None,
+    channels: int = 3,
+) -> Cost:
     """Cost of a named variant.
 
     Args:
         variant: Name of the variant.
         num_classes: Classes, if not the variant's own.
         image_size: `(height, width)`, if not the variant's own.
+        channels: Channels of the image.
 
     Returns:
         A `Cost`.
@@ -58,7 +64,6 @@ def variant_cost(variant: str, num_classes: int | None = None, image_size=None) 
     hidden = dim * size["mlp_ratio"]
 
     conv_parameters = conv_macs = activations = 0
-    channels = 3
     for stage in range(row.stages):
         filters = dim if stage == row.stages - 1 else 64
         height, width = _conv_size(row, height), _conv_size(row, width)

@@ -256,7 +256,7 @@ def test_to_torch_refuses(tmp_path):
     model = cct_keras.convert(checkpoint())
     with pytest.raises(CheckpointError, match=r"\.onnx"):
         cct_keras.to_torch(model, tmp_path / "model.onnx")
-    with pytest.raises(CheckpointError, match="folder"):
+    with pytest.raises(FileNotFoundError, match="folder"):
         cct_keras.to_torch(model, tmp_path / "no" / "model.safetensors")
     body = cct_keras.convert(checkpoint(), include_top=False)
     with pytest.raises(CheckpointError, match="no top"):

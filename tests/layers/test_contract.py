@@ -22,6 +22,10 @@ CASES = {
     "FeedForward": ({"hidden_dim": 12, "dropout_rate": 0.1}, (3, 6, 8)),
     "MultiHeadSelfAttention": ({"num_heads": 2, "attention_dropout": 0.1}, (3, 6, 8)),
     "PositionEmbedding": ({"grid": (2, 3)}, (3, 6, 8)),
+    "Preprocessing": (
+        {"image_size": (6, 4), "mean": (0.5,) * 3, "std": (0.25,) * 3, "crop": 0.9},
+        (3, 12, 9, 3),
+    ),
     "SeqPool": ({}, (3, 6, 8)),
     "TokenPool": ({"index": 1}, (3, 6, 8)),
 }

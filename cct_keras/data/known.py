@@ -1,0 +1,70 @@
+"""Data sets known by name: rows of plain data."""
+
+from typing import NamedTuple
+
+
+class KnownDataset(NamedTuple):
+    """What is known of a data set before its images are there.
+
+    Attributes:
+        num_classes: How many classes it has.
+        mean: Mean of each channel, for pixels scaled to 0..1.
+        std: Standard deviation of each channel.
+        crop: Share of the resized image that evaluation keeps.
+        image_size: Side at which it is trained on; `None` for the images' own.
+        splits: Names of its splits in tensorflow-datasets, where other than
+            `train`, `validation` and `test`.
+    """
+
+    num_classes: int
+    mean: tuple | None = None
+    std: tuple | None = None
+    crop: float = 1.0
+    image_size: int | None = None
+    splits: dict | None = None
+
+
+DATASETS = {
+    "digits": KnownDataset(10, image_size=16),
+    "mnist": KnownDataset(10, (0.1307,), (0.3081,)),
+    "fashion_mnist": KnownDataset(10, (0.2860,), (0.3530,)),
+    "cifar10": KnownDataset(10, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
+    "cifar100": KnownDataset(100, (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
+    "oxford_flowers102": KnownDataset(
+        102, (0.4353, 0.3773, 0.2872), (0.2966, 0.2455, 0.2698)
+    ),
+    "imagenet2012": KnownDataset(
+        1000,
+        (0.485, 0.456, 0.406),
+        (0.229, 0.224, 0.225),
+        crop=0.9,
+        # Labels of its test images were never published.
+        splits={"train": "train", "test": "validation"},
+    ),
+}
+
+# tensorflow-datasets knows these only once the images are there.
+CIFAR_NAMES = {
+    "cifar10": "airplane automobile bird cat deer dog frog horse ship truck",
+    "cifar100": """
+        apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy
+        bridge bus butterfly camel can castle caterpillar cattle chair chimpanzee
+        clock cloud cockroach couch crab crocodile cup dinosaur dolphin elephant
+        flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower
+        leopard lion lizard lobster man maple_tree motorcycle mountain mouse
+        mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree
+        plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea
+        seal shark shrew skunk skyscraper snail snake spider squirrel streetcar
+        sunflower sweet_pepper table tank telephone television tiger tractor train
+        trout tulip turtle wardrobe whale willow_tree wolf woman worm
+    """,
+}
+
+
+def known_class_names(name: str) -> tuple[str, ...]:
+    """Names of the classes of a data set of `DATASETS`, in the order of its labels."""
+    if name in CIFAR_NAMES:
+        return tuple(CIFAR_NAMES[name].split())
+    import tensorflow_datasets as tfds
+
+    return tuple(tfds.builder(name).info.features["label"].names)

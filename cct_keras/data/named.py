@@ -1,0 +1,310 @@
+"""Data sets by name: scikit-learn's digits and TensorFlow Datasets."""
+
+import contextlib
+import difflib
+import os
+import pathlib
+import re
+
+import numpy as np
+
+from cct_keras.data.arrays import over_white
+from cct_keras.data.arrays import shorten
+from cct_keras.data.raw import DataError
+from cct_keras.data.raw import RawData
+from cct_keras.data.raw import RawSplit
+
+SPLITS = ("train", "validation", "test")
+VERSION = re.compile(r"\d+\.\d+\.\d+")
+BATCH = 256
+
+
+def read_digits() -> RawData:
+    """The 1,797 digits of scikit-learn, 8 x 8 pixels, in a fixed split of 80/20."""
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
+    digits = load_digits()
+    # Their pixels count to 16.
+    images = np.rint(digits.images[..., None] * (255 / 16)).astype(np.uint8)
+    x_train, x_test, y_train, y_test = train_test_split(
+        images,
+        digits.target.astype(np.int64),
+        test_size=0.2,
+        stratify=digits.target,
+        random_state=0,
+    )
+    return RawData(
+        name="digits",
+        splits={"train": RawSplit(x_train, y_train), "test": RawSplit(x_test, y_test)},
+        class_names=tuple(str(name) for name in digits.target_names),
+        notes=[],
+    )
+
+
+def read_tfds(
+    name: str,
+    data_dir: str | os.PathLike | None = None,
+    splits: dict[str, str] | None = None,
+    limit_bytes: int | None = None,
+) -> RawData:
+    """An image classification set of TensorFlow Datasets.
+
+    A prepared set is read without a network; any other is downloaded first.
+
+    Args:
+        name: `"cifar10"`, `"emnist/letters"` or `"mnist:3.0.1"`.
+        data_dir: Folder of the prepared sets; without it `TFDS_DATA_DIR` or
+            `~/tensorflow_datasets`.
+        splits: What to read as `"train"`, `"validation"` and `"test"`, such as
+            `{"train": "train[:90%]", "validation": "train[90%:]"}`. Without it the
+            splits of these names.
+        limit_bytes: A set whose decoded images take more is refused.
+    """
+    import tensorflow_datasets as tfds
+
+    with _quiet_logging():
+        notes = []
+        builder = _find_builder(tfds, name, data_dir, notes)
+        image_key, label_key = _find_features(tfds, name, builder.info)
+        if not builder.is_prepared():
+            _prepare(name, builder)
+        reader = _Reader(tfds, name, builder, image_key, label_key, limit_bytes)
+        found = {}
+        for split, part in _choose_splits(name, builder.info, splits).items():
+            images, labels = reader.read(part)
+            known = labels >= 0
+            if not known.all():
+                count = len(labels) - known.sum()
+                notes.append(f"{split}: {count} images without a label were left out")
+                images, labels = _select(images, known), labels[known]
+            if len(labels):
+                found[split] = RawSplit(images, labels)
+            elif split == "train":
+                raise DataError(f"{name}: {part} has no images with labels")
+    class_names = tuple(builder.info.features[label_key].names)
+    return RawData(name=name, splits=found, class_names=class_names, notes=notes)
+
+
+@contextlib.contextmanager
+def _quiet_logging():
+    from absl import logging
+
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+
+
+# === Builders ===
+
+
+def _find_builder(tfds, name, data_dir, notes):
+    base = re.split("[/:]", name)[0]
+    # The list of community sets would be fetched from the network.
+    known = tfds.list_builders(with_community_datasets=False)
+    if base not in known:
+        return _builder_without_code(tfds, name, data_dir, known)
+    try:
+        builder = tfds.builder(name, data_dir=data_dir)
+    except Exception as error:
+        raise DataError(f"{name}: {_first_line(error)}") from error
+    if builder.is_prepared() or ":" in name:
+        return builder
+    folder = _newest(builder.data_path.parent)
+    if folder is None:
+        return builder
+    notes.append(
+        f"{name}: version {folder.name} was read, as {builder.version} is not prepared"
+    )
+    return _from_folder(tfds, name, folder)
+
+
+def _builder_without_code(tfds, name, data_dir, known):
+    base, config, version = re.fullmatch(
+        r"([^/:]*)/?([^:]*):?(.*)", name, re.DOTALL
+    ).groups()
+    default = os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")
+    root = pathlib.Path(data_dir or default).expanduser()
+    folder = _newest(root / base / config, version) if base else None
+    if folder is not None:
+        return _from_folder(tfds, name, folder)
+    configs = sorted((root / base).glob("*/*/dataset_info.json")) if base else []
+    if configs and not config:
+        names = sorted({f"{base}/{path.parent.parent.name}" for path in configs})
+        if len(names) == 1:
+            return _builder_without_code(tfds, f"{names[0]}:{version}", data_dir, known)
+        raise DataError(f"{name}: several configurations, name one of {shorten(names)}")
+    near = difflib.get_close_matches(base, known)
+    hint = f"; near matches: {', '.join(near)}" if near else ""
+    raise DataError(
+        f"{name}: no such set in TensorFlow Datasets and none prepared in {root}{hint}"
+    )
+
+
+def _newest(folder, version=""):
+    """The prepared version, or the newest, of `<name>/<config>`."""
+    paths = [pathlib.Path(path) for path in folder.glob("*/dataset_info.json")]
+    versions = [p.parent for p in paths if VERSION.fullmatch(p.parent.name)]
+    if version:
+        versions = [path for path in versions if path.name == version]
+    return max(versions, key=_version_key, default=None)
+
+
+def _version_key(path):
+    return tuple(int(part) for part in path.name.split("."))
+
+
+def _from_folder(tfds, name, folder):
+    try:
+        return tfds.builder_from_directory(folder)
+    except Exception as error:
+        raise DataError(
+            f"{name}: the copy in {folder} is broken: {_first_line(error)}"
+        ) from error
+
+
+def _prepare(name, builder):
+    # Builders run code of many authors, which raises anything.
+    try:
+        builder.download_and_prepare()
+    except Exception as error:
+        folder = pathlib.Path(builder.data_path)
+        root = pathlib.Path(builder.data_dir_root)
+        raise DataError(
+            f"{name}: cannot be downloaded and prepared ({_first_line(error)}); pass "
+            f"as data_dir a folder that holds a prepared copy in "
+            f"{folder.relative_to(root)}"
+        ) from error
+
+
+def _first_line(error):
+    lines = str(error).strip().splitlines()
+    return lines[0].strip() if lines else type(error).__name__
+
+
+def _find_features(tfds, name, info):
+    """Keys of the image and the label."""
+    features = dict(info.features) if hasattr(info.features, "keys") else {}
+    images = [
+        key
+        for key, feature in features.items()
+        if isinstance(feature, tfds.features.Image)
+        and not isinstance(feature, tfds.features.LabeledImage)
+    ]
+    labels = [
+        key
+        for key, feature in features.items()
+        if isinstance(feature, tfds.features.ClassLabel) and feature.num_classes
+    ]
+    if len(images) == len(labels) == 1:
+        return images[0], labels[0]
+    # CIFAR-100 has coarse labels too; the set itself says which are meant.
+    keys = info.supervised_keys
+    if isinstance(keys, tuple) and keys[0] in images and keys[-1] in labels:
+        return keys[0], keys[-1]
+    listed = [f"{key} ({type(value).__name__})" for key, value in features.items()]
+    raise DataError(
+        f"{name}: one Image and one ClassLabel are expected, "
+        f"found {', '.join(listed) or type(info.features).__name__}"
+    )
+
+
+# === Examples ===
+
+
+def _choose_splits(name, info, splits):
+    there = list(info.splits)
+    if splits is None:
+        splits = {split: split for split in SPLITS if split in there}
+    if "train" not in splits or not set(splits) <= set(SPLITS):
+        raise DataError(
+            f"{name}: splits must map train, and may map validation and test, to "
+            f"some of {', '.join(there) or 'none'}; got {splits}"
+        )
+    return {split: splits[split] for split in SPLITS if split in splits}
+
+
+def _select(images, chosen):
+    if isinstance(images, np.ndarray):
+        return images[chosen]
+    return [image for image, keep in zip(images, chosen, strict=True) if keep]
+
+
+class _Reader:
+    """Decodes splits, within one limit for all of them."""
+
+    def __init__(self, tfds, name, builder, image_key, label_key, limit_bytes):
+        self.tfds = tfds
+        self.name = name
+        self.builder = builder
+        self.image_key = image_key
+        self.label_key = label_key
+        self.limit_bytes = limit_bytes
+        self.used_bytes = 0
+
+    def read(self, part):
+        """Images and labels of a part such as `train[:10%]`."""
+        keys = {self.image_key: True, self.label_key: True}
+        try:
+            dataset = self.builder.as_dataset(
+                split=part,
+                decoders=self.tfds.decode.PartialDecoding(keys),
+                read_config=self.tfds.ReadConfig(try_autocache=False),
+                shuffle_files=False,
+            )
+            count = int(dataset.cardinality())
+            shape = self.builder.info.features[self.image_key].shape
+            if None in shape or count < 0:
+                return self._read_each(dataset)
+            return self._read_batches(dataset, count, shape)
+        except DataError:
+            raise
+        except Exception as error:
+            raise DataError(
+                f"{self.name}: {part} cannot be read: {_first_line(error)}"
+            ) from error
+
+    def _read_batches(self, dataset, count, shape):
+        self._spend(count * int(np.prod(shape)))
+        images, labels, start = None, np.empty(count, np.int64), 0
+        for batch in self.tfds.as_numpy(dataset.batch(BATCH)):
+            pixels = self._as_pixels(batch[self.image_key])
+            if images is None:
+                images = np.empty((count, *pixels.shape[1:]), np.uint8)
+            images[start : start + len(pixels)] = pixels
+            labels[start : start + len(pixels)] = batch[self.label_key]
+            start += len(pixels)
+        if start != count:
+            raise DataError(f"{self.name}: {start} of {count} examples are there")
+        return ([] if images is None else images), labels
+
+    def _read_each(self, dataset):
+        images, labels = [], []
+        for example in self.tfds.as_numpy(dataset):
+            self._spend(example[self.image_key].size)
+            images.append(self._as_pixels(example[self.image_key][None])[0])
+            labels.append(example[self.label_key])
+        if len({image.shape for image in images}) == 1:
+            images = np.stack(images)
+        return images, np.array(labels, np.int64)
+
+    def _spend(self, size):
+        self.used_bytes += size
+        if self.limit_bytes is not None and self.used_bytes > self.limit_bytes:
+            raise DataError(
+                f"{self.name}: the decoded images take more than {self.limit_bytes} "
+                "bytes; read a part, such as splits={'train': 'train[:10%]'}"
+            )
+
+    def _as_pixels(self, images):
+        if images.dtype == np.uint16:
+            images = np.rint(images / np.float32(257)).astype(np.uint8)
+        if images.dtype != np.uint8 or images.shape[-1] not in (1, 3, 4):
+            raise DataError(
+                f"{self.name}: images of type {images.dtype} with {images.shape[-1]} "
+                "channels; uint8 or uint16 with 1, 3 or 4 are expected"
+            )
+        return over_white(images) if images.shape[-1] == 4 else images

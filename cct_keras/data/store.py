@@ -1,0 +1,146 @@
+"""Where the images of a split are: in memory, of one size or of many, or on disk.
+
+Each store has a length, gives image `i` as a NumPy array by `store[i]`, and as a
+tensor inside a tf.data graph by `store.tensor(index)`.
+"""
+
+import os
+import sys
+import threading
+
+import numpy as np
+
+
+class ImageArray:
+    """Images of one size in one array.
+
+    Args:
+        array: uint8, `(count, height, width, channels)`.
+    """
+
+    def __init__(self, array: np.ndarray):
+        self.array = array
+        self._tensor = None
+
+    def __len__(self):
+        return len(self.array)
+
+    def __getitem__(self, index):
+        return self.array[index]
+
+    def tensor(self, index):
+        """One image, or the batch of several indices, as uint8."""
+        import tensorflow as tf
+
+        return tf.gather(self._on_cpu(), index)
+
+    def _on_cpu(self):
+        import tensorflow as tf
+
+        if self._tensor is None:
+            with tf.init_scope(), tf.device("cpu"):
+                self._tensor = tf.constant(self.array)
+        return self._tensor
+
+    def pixels(self) -> np.ndarray:
+        """All pixels, `(count, channels)`."""
+        return self.array.reshape(-1, self.array.shape[-1])
+
+
+class RaggedImages:
+    """Images of many sizes, one after the other in one buffer.
+
+    Args:
+        images: uint8 arrays `(height, width, channels)`.
+    """
+
+    def __init__(self, images: list[np.ndarray]):
+        self.shapes = np.array([image.shape for image in images], "int64")
+        self._ends = np.cumsum(self.shapes.prod(axis=1))
+        self._buffer = np.empty(self._ends[-1], "uint8")
+        for image, end in zip(images, self._ends, strict=True):
+            self._buffer[end - image.size : end] = image.ravel()
+        self._tensors = None
+
+    def __len__(self):
+        return len(self.shapes)
+
+    def __getitem__(self, index):
+        shape, end = self.shapes[index], self._ends[index]
+        return self._buffer[end - shape.prod() : end].reshape(shape)
+
+    def tensor(self, index):
+        """One image as uint8."""
+        import tensorflow as tf
+
+        if self._tensors is None:
+            with tf.init_scope(), tf.device("cpu"):
+                self._tensors = [
+                    tf.constant(x) for x in (self._buffer, self._ends, self.shapes)
+                ]
+        buffer, ends, shapes = self._tensors
+        shape = shapes[index]
+        size = tf.reduce_prod(shape)
+        image = tf.reshape(buffer[ends[index] - size : ends[index]], shape)
+        return tf.ensure_shape(image, (None, None, self.shapes[0, 2]))
+
+    def pixels(self) -> np.ndarray:
+        """All pixels, `(count, channels)`."""
+        return self._buffer.reshape(-1, self.shapes[0, 2])
+
+
+class ImageFiles:
+    """Files that are read whenever they are needed, for more than fits in memory.
+
+    A file that turns out to be broken is named once on stderr, and the next one
+    takes its place.
+
+    Args:
+        paths: The files.
+        read: Function of a path that returns a uint8 array.
+        channels: Channels of every image.
+        size: Height and width, if `read` gives all images one size.
+    """
+
+    def __init__(self, paths: list, read, channels: int, size: tuple | None = None):
+        self.paths = paths
+        self.read = read
+        self.channels = channels
+        self.size = size or (None, None)
+        self.broken = {}
+        self._lock = threading.Lock()
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, index):
+        for turn in range(len(self.paths)):
+            path = self.paths[(int(index) + turn) % len(self.paths)]
+            try:
+                return self.read(path)
+            except ValueError as error:
+                with self._lock:
+                    if path not in self.broken:
+                        print(f"skipped {error}", file=sys.stderr)
+                        self.broken[path] = str(error)
+        raise ValueError("none of the image files can be read")
+
+    def tensor(self, index):
+        """One image as uint8."""
+        import tensorflow as tf
+
+        image = tf.numpy_function(self.__getitem__, [index], tf.uint8, stateful=False)
+        return tf.ensure_shape(image, (*self.size, self.channels))
+
+    def pixels(self) -> np.ndarray:
+        """Pixels of up to 2,000 images spread over all, `(count, channels)`."""
+        picked = np.linspace(0, len(self) - 1, min(len(self), 2000)).astype(int)
+        return np.concatenate([self[i].reshape(-1, self.channels) for i in picked])
+
+
+def memory_budget() -> int:
+    """Bytes that the images of a data set may take: a quarter of the machine."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+    except (AttributeError, ValueError, OSError):
+        return 2 * 2**30

@@ -1,0 +1,21 @@
+"""Training: recipes, `train`, `evaluate`, `predict`."""
+
+from cct_keras.training.evaluation import evaluate
+from cct_keras.training.evaluation import predict
+from cct_keras.training.recipe import Recipe
+from cct_keras.training.recipes import find_recipe
+from cct_keras.training.recipes import list_recipes
+from cct_keras.training.schedule import WarmupSchedule
+from cct_keras.training.trainer import Run
+from cct_keras.training.trainer import train
+
+__all__ = [
+    "Recipe",
+    "Run",
+    "WarmupSchedule",
+    "evaluate",
+    "find_recipe",
+    "list_recipes",
+    "predict",
+    "train",
+]

@@ -1,0 +1,249 @@
+"""What `train` adds to `fit`."""
+
+import math
+import sys
+import time
+from collections.abc import Callable
+
+import keras
+import numpy as np
+
+from cct_keras.training.run_folder import RunError
+from cct_keras.training.run_folder import RunFolder
+
+
+class Record(keras.callbacks.Callback):
+    """Keeps the history and the best weights, and snapshots both.
+
+    The weights that validation saw are the ones that count: with averaged weights
+    `fit` swaps them in for that time only. Best is the highest accuracy; among
+    those that a validation set of its size cannot tell apart, the lowest loss.
+
+    Args:
+        folder: Where snapshots go, or `None`.
+        schedule: Learning rate of a step.
+        images: Images an epoch.
+        validation_images: Images of the validation.
+        patience: Epochs without a better validation before training ends.
+        publish: Called with better weights, at most once a minute.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder | None,
+        *,
+        schedule: Callable,
+        images: int,
+        validation_images: int,
+        patience: int | None,
+        publish: Callable | None = None,
+    ):
+        super().__init__()
+        self.folder = folder
+        self.schedule = schedule
+        self.images = images
+        self.validation_images = validation_images
+        self.patience = patience
+        self.publish = publish
+        self._published = time.perf_counter()
+        self.history = []
+        self.best = None
+        self.best_epoch = 0
+        self._seen = None
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._start = time.perf_counter()
+        self._trained = None
+
+    def on_test_begin(self, logs=None):
+        self._trained = time.perf_counter()
+
+    def on_test_end(self, logs=None):
+        self._seen = self.model.get_weights()
+
+    def on_epoch_end(self, epoch, logs=None):
+        now = time.perf_counter()
+        row = {"epoch": epoch + 1, **{k: float(v) for k, v in (logs or {}).items()}}
+        last_step = keras.ops.convert_to_numpy(self.model.optimizer.iterations) - 1
+        row["learning_rate"] = float(self.schedule(last_step))
+        row["seconds"] = now - self._start
+        row["images_per_second"] = self.images / ((self._trained or now) - self._start)
+        self.history.append(row)
+        if self.best is None or self._is_better(row):
+            self.best = self._seen or self.model.get_weights()
+            self.best_epoch = epoch + 1
+        if self.patience and epoch + 1 - self.best_epoch >= self.patience:
+            self.model.stop_training = True
+        if self.folder is not None:
+            self._save(epoch + 1)
+            if self.best_epoch == epoch + 1 and now - self._published > 60:
+                self.publish(self.best)
+                self._published = time.perf_counter()
+
+    def _is_better(self, row):
+        accuracy, best = row["val_accuracy"], self.best_row["val_accuracy"]
+        variance = max(best * (1 - best), 1e-12) / self.validation_images
+        if abs(accuracy - best) > variance**0.5:
+            return accuracy > best
+        return row["val_loss"] < self.best_row["val_loss"]
+
+    @property
+    def best_row(self) -> dict:
+        """History of the best epoch."""
+        return self.history[self.best_epoch - 1]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether patience has ended before."""
+        return bool(
+            self.patience
+            and self.history
+            and self.history[-1]["epoch"] - self.best_epoch >= self.patience
+        )
+
+    def _save(self, epoch):
+        arrays = {f"model_{i}": x for i, x in enumerate(_values(self.model))}
+        arrays |= {
+            f"optimizer_{i}": x for i, x in enumerate(_values(self.model.optimizer))
+        }
+        arrays |= {f"best_{i}": x for i, x in enumerate(self.best)}
+        state = {"history": self.history, "best_epoch": self.best_epoch}
+        try:
+            self.folder.save_snapshot(epoch, arrays, state)
+            self.folder.write_history(self.history)
+        except OSError as error:
+            # The earlier snapshot stands; the next epoch may find space again.
+            print(
+                f"cannot write to {self.folder.path} ({error.strerror or error}); "
+                "training goes on, but a kill now would lose this epoch",
+                file=sys.stderr,
+            )
+
+    def restore(self) -> int:
+        """Takes up the newest snapshot of the folder.
+
+        Returns:
+            How many epochs are complete.
+        """
+        found = self.folder.load_snapshot()
+        if found is None:
+            return 0
+        arrays, state, remarks = found
+        for remark in remarks:
+            print(f"{self.folder.path}: {remark}", file=sys.stderr)
+        _assign(self.model, "model", arrays)
+        _assign(self.model.optimizer, "optimizer", arrays)
+        count = len(self.model.get_weights())
+        self.best = [arrays[f"best_{i}"] for i in range(count)]
+        self.history = state["history"]
+        self.best_epoch = state["best_epoch"]
+        return len(self.history)
+
+
+def _values(holder):
+    """Values of all variables; half precision as float32, which NumPy can store."""
+    values = [keras.ops.convert_to_numpy(v) for v in holder.variables]
+    return [v.astype("float32") if v.dtype.kind == "V" else v for v in values]
+
+
+def _assign(holder, kind, arrays):
+    variables = holder.variables
+    for index, variable in enumerate(variables):
+        value = arrays.get(f"{kind}_{index}")
+        if value is None or value.shape != tuple(variable.shape):
+            raise RunError(
+                f"the snapshot does not fit the {kind} (at {variable.path}): it was "
+                "written by another version; --restart throws the run away"
+            )
+        variable.assign(value)
+
+
+class StopOnNaN(keras.callbacks.Callback):
+    """Ends the run at the first loss that is no number.
+
+    Args:
+        advice: What to try, in a few words.
+    """
+
+    def __init__(self, advice: str):
+        super().__init__()
+        self.advice = advice
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+
+    def on_train_batch_end(self, batch, logs=None):
+        loss = float((logs or {}).get("loss", 0.0))
+        if not math.isfinite(loss):
+            raise RunError(
+                f"the loss is {loss} at epoch {self.epoch + 1}, step {batch + 1}. "
+                f"Try {self.advice}"
+            )
+
+
+class Progress(keras.callbacks.Callback):
+    """A bar an epoch on a terminal, a line an epoch elsewhere; with the time left.
+
+    Args:
+        steps: Steps an epoch.
+        epochs: Epochs in all.
+        record: Its history tells how long an epoch takes.
+    """
+
+    def __init__(self, steps: int, epochs: int, record: Record):
+        super().__init__()
+        self.steps = steps
+        self.epochs = epochs
+        self.record = record
+        self.terminal = sys.stdout.isatty()
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._title = f"epoch {epoch + 1:>{len(str(self.epochs))}}/{self.epochs}"
+        self._start = self._shown = time.perf_counter()
+
+    def on_train_batch_end(self, batch, logs=None):
+        now = time.perf_counter()
+        if not self.terminal or now - self._shown < 0.2:
+            return
+        self._shown = now
+        share = (batch + 1) / self.steps
+        bar = "━" * round(20 * share) + "─" * (20 - round(20 * share))
+        left = self._left(share, now)
+        text = f"{self._title} {bar} {_metrics(logs)}  {left}"
+        print(f"\r\x1b[2K{text}", end="", flush=True)
+
+    def on_epoch_end(self, epoch, logs=None):
+        row = self.record.history[-1]
+        best = " *" if self.record.best_epoch == epoch + 1 else ""
+        clear = "\r\x1b[2K" if self.terminal else ""
+        print(
+            f"{clear}{self._title}  {_metrics(row)}  lr {row['learning_rate']:.1e}  "
+            f"{row['seconds']:.1f} s  {self._left_after()}{best}",
+            flush=True,
+        )
+
+    def _left(self, share, now):
+        typical = self._typical_seconds() or (now - self._start) / share
+        epochs = self.epochs - len(self.record.history) - share
+        return f"{duration(max(0, epochs) * typical)} left"
+
+    def _left_after(self):
+        epochs = self.epochs - len(self.record.history)
+        return f"{duration(epochs * self._typical_seconds())} left"
+
+    def _typical_seconds(self):
+        # The first epoch also compiles.
+        seconds = [row["seconds"] for row in self.record.history]
+        return float(np.median(seconds[1:] or seconds)) if seconds else 0.0
+
+
+def _metrics(logs):
+    names = ("loss", "accuracy", "val_loss", "val_accuracy")
+    return "  ".join(f"{name} {logs[name]:.4f}" for name in names if name in logs)
+
+
+def duration(seconds: float) -> str:
+    """Such as `1:02:03` or `2:03`."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

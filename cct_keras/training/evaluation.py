@@ -1,0 +1,208 @@
+"""How good a model is, and what it says about images."""
+
+import dataclasses
+import os
+import pathlib
+
+import keras
+import numpy as np
+
+from cct_keras.data import Dataset
+from cct_keras.data import load_data
+from cct_keras.data.folder import SUFFIXES
+from cct_keras.data.folder import read_image
+from cct_keras.data.raw import DataError
+from cct_keras.layers import Preprocessing
+from cct_keras.training.metrics import classification_metrics
+
+
+def evaluate(
+    model, data, *, split: str = "test", data_dir=None, batch_size: int = 128
+) -> dict:
+    """Measures a model on a data set.
+
+    Args:
+        model: A model that `train` made, or its file.
+        data: What `load_data` takes.
+        split: `"test"`, `"validation"` or `"train"`.
+        data_dir: Where tensorflow-datasets keeps prepared data.
+        batch_size: Images a batch.
+
+    Returns:
+        `top1`, its 95 % interval `top1_ci95`, `top5`, `loss`, `ece`, `per_class`,
+        `confusion` and `count`.
+    """
+    model = load_classifier(model)
+    preprocessing = _preprocessing(model)
+    if not isinstance(data, Dataset):
+        data = load_data(
+            data,
+            image_size=preprocessing.image_size,
+            channels=model.input_shape[-1],
+            crop=preprocessing.crop,
+            data_dir=data_dir,
+        )
+    names = preprocessing.class_names
+    if names is not None and names != data.class_names:
+        data = _in_order_of(names, data)
+    return measure(model, data, split, batch_size)[1]
+
+
+def measure(
+    model: keras.Model, data: Dataset, split: str, batch_size: int = 128
+) -> tuple[np.ndarray, dict]:
+    """Probabilities of all images of a split, and the metrics."""
+    parts = [
+        keras.ops.convert_to_numpy(model.predict_on_batch(images))
+        for images, _ in data.pipeline(split, batch_size)
+    ]
+    probabilities = np.concatenate(parts)
+    labels = getattr(data, split).labels
+    return probabilities, classification_metrics(
+        labels, probabilities, data.class_names
+    )
+
+
+def find_mistakes(data: Dataset, split: str, probabilities, count: int = 24) -> dict:
+    """The wrong answers that the model was surest of, with their pictures."""
+    part = getattr(data, split)
+    predictions, confidences = probabilities.argmax(1), probabilities.max(1)
+    wrong = np.flatnonzero(predictions != part.labels)
+    worst = wrong[np.argsort(-confidences[wrong], kind="stable")][:count]
+    if not len(worst):
+        return {}
+    return {
+        "images": [part.images[i] for i in worst],
+        "truths": [data.class_names[part.labels[i]] for i in worst],
+        "predictions": [data.class_names[predictions[i]] for i in worst],
+        "confidences": [float(confidences[i]) for i in worst],
+    }
+
+
+def predict(model, sources, *, top: int = 5) -> list[dict]:
+    """What a model says about images.
+
+    Args:
+        model: A model that `train` made, or its file.
+        sources: Image files, folders of them, or arrays `(height, width,
+            channels)` with values from 0 to 255; one, a list, or a batch.
+        top: How many classes to name.
+
+    Returns:
+        For each image `{"image": ..., "classes": [{"name", "probability"}]}`, or
+        `{"image": ..., "error": ...}` for a file that cannot be read.
+
+    Example:
+
+    >>> predict("model.keras", ["photo.jpg"], top=1)  # doctest: +SKIP
+    [{'image': 'photo.jpg', 'classes': [{'name': 'cat', 'probability': 0.93}]}]
+    """
+    model = load_classifier(model)
+    preprocessing = _preprocessing(model)
+    count = model.output_shape[-1]
+    names = preprocessing.class_names or tuple(str(i) for i in range(count))
+    rows, batch = [], []
+
+    def flush():
+        if batch:
+            images = np.stack([image for _, image in batch])
+            answers = keras.ops.convert_to_numpy(model.predict_on_batch(images))
+            for (row, _), answer in zip(batch, answers, strict=True):
+                row["classes"] = [
+                    {"name": names[i], "probability": float(answer[i])}
+                    for i in np.argsort(-answer, kind="stable")[:top]
+                ]
+            batch.clear()
+
+    for label, source in _expand(sources):
+        row = {"image": label}
+        rows.append(row)
+        try:
+            image = _as_image(source, model.input_shape[-1])
+        except DataError as error:
+            row["error"] = str(error)
+            continue
+        fitted = preprocessing.fit_size(image[None].astype("float32"))
+        batch.append((row, keras.ops.convert_to_numpy(fitted)[0]))
+        if len(batch) == 64:
+            flush()
+    flush()
+    return rows
+
+
+def load_classifier(model) -> keras.Model:
+    """A model from its file; a model is returned as it is."""
+    if isinstance(model, keras.Model):
+        return model
+    path = pathlib.Path(model)
+    if path.is_dir() and (path / "model.keras").is_file():
+        path = path / "model.keras"
+    if not path.is_file():
+        raise DataError(f"no such model file: {model}")
+    try:
+        return keras.models.load_model(path, compile=False)
+    except (ValueError, OSError, KeyError, TypeError) as error:
+        raise DataError(f"{path} is not a Keras model file: {error}") from error
+
+
+def _preprocessing(model):
+    for layer in model.layers:
+        if isinstance(layer, Preprocessing):
+            return layer
+    raise DataError(
+        f"{model.name!r} does not know how to prepare images: it has no "
+        "`Preprocessing` layer, as models that `train` saves have"
+    )
+
+
+def _in_order_of(names, data):
+    """The data set with its labels in the order of a model's classes."""
+    if set(names) != set(data.class_names):
+        unknown = sorted(set(data.class_names) - set(names))
+        if unknown:
+            raise DataError(
+                f"the model does not know these classes of {data.name}: "
+                f"{', '.join(unknown[:10])}"
+            )
+    order = np.array([names.index(name) for name in data.class_names])
+    splits = {
+        name: dataclasses.replace(
+            getattr(data, name), labels=order[getattr(data, name).labels]
+        )
+        for name in ("train", "validation", "test")
+    }
+    return dataclasses.replace(data, class_names=names, **splits)
+
+
+def _expand(sources):
+    single = getattr(sources, "ndim", 0) in (2, 3)
+    if single or isinstance(sources, (str, os.PathLike)):
+        sources = [sources]
+    for index, source in enumerate(sources):
+        if not isinstance(source, (str, os.PathLike)):
+            yield f"image {index}", np.asarray(source)
+            continue
+        path = pathlib.Path(source)
+        if path.is_dir():
+            found = sorted(
+                file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES
+            )
+            if not found:
+                raise DataError(f"there is no image in {path}")
+            yield from ((str(file), file) for file in found)
+        else:
+            yield str(path), path
+
+
+def _as_image(source, channels):
+    if isinstance(source, pathlib.Path):
+        if not source.is_file():
+            raise DataError(f"no such file: {source}")
+        return read_image(source, channels)
+    image = source[..., None] if source.ndim == 2 else source
+    if image.ndim != 3 or image.shape[-1] != channels:
+        raise DataError(
+            f"the model takes images of {channels} channels. Received an array of "
+            f"shape {source.shape}"
+        )
+    return image

@@ -1,0 +1,549 @@
+"""Figures of a training run, independent of pyplot and of the user's style."""
+
+import functools
+import math
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+
+from cct_keras.training.metrics import wilson_interval
+
+# Okabe and Ito's colours, which colour-blind readers tell apart.
+BLUE, SKY, VERMILION = "#0072B2", "#56B4E9", "#D55E00"
+INK, GREY, PALE = "#222222", "#6b6b6b", "#d9d9d9"
+STYLE = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9,
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": GREY,
+    "axes.axisbelow": True,
+    "grid.color": PALE,
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 5,
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.titlecolor"), INK),
+}
+
+MOST_ANNOTATED = 20
+MOST_LABELLED = 120
+MOST_CELLS = 250
+MOST_BARS = 40
+MOST_PICTURES = 24
+PICTURE_COLUMNS = 6
+PICTURE_INCHES = 1.8
+CAPTION = 25
+# Smaller pictures show their pixels instead of a blur.
+SMALL_PICTURE = 128
+
+
+class NothingToDraw(ValueError):
+    """A figure was asked for that would be empty."""
+
+
+def _styled(draw):
+    """Draws with `STYLE` whatever style the user has set."""
+
+    @functools.wraps(draw)
+    def styled(*args, **kwargs):
+        import matplotlib.style
+
+        with matplotlib.style.context(["default", STYLE]):
+            figure = draw(*args, **kwargs)
+            for axes in figure.axes:
+                # Ticks are made late; without this they would miss the style.
+                axes.tick_params(color=GREY, labelcolor=INK)
+        return figure
+
+    return styled
+
+
+@_styled
+def learning_curves(history: Sequence[dict]):
+    """Loss, accuracy and learning rate over the epochs.
+
+    The best epoch is that of the highest validation accuracy, of equal ones that
+    of the lowest validation loss, of equal ones the first. Without accuracies the
+    loss decides; without validation no epoch is marked.
+
+    Args:
+        history: One dictionary an epoch: `epoch` from 1, and any of `loss`,
+            `accuracy`, `val_loss`, `val_accuracy`, `learning_rate`. Missing,
+            `None` and NaN values are left out.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    panels = [
+        ("Loss", {"loss": "training", "val_loss": "validation"}),
+        ("Accuracy", {"accuracy": "training", "val_accuracy": "validation"}),
+        ("Learning rate", {"learning_rate": None}),
+    ]
+    panels = [
+        (title, keys)
+        for title, keys in panels
+        if any(_series(history, key)[0] for key in keys)
+    ]
+    if not panels:
+        raise NothingToDraw("the history has no values to draw")
+    figure = _figure(3.7 * len(panels), 3.4)
+    best_epoch, best_key = _best_epoch(history)
+    entries = {}
+    for axes, (title, keys) in zip(
+        figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True
+    ):
+        for key, label in keys.items():
+            epochs, values = _series(history, key)
+            if not epochs:
+                continue
+            colour = VERMILION if key.startswith("val_") else BLUE
+            marker = "o" if len(epochs) <= 15 else None
+            lines = axes.plot(epochs, values, color=colour, marker=marker)
+            if label:
+                entries.setdefault(label, lines[0])
+            if key == best_key:
+                value = values[epochs.index(best_epoch)]
+                shown = _percent(value, 2) if "accuracy" in key else f"{value:.4g}"
+                rings = axes.plot(
+                    [best_epoch],
+                    [value],
+                    linestyle="none",
+                    marker="o",
+                    markersize=8,
+                    markerfacecolor="none",
+                    markeredgecolor=INK,
+                )
+                entries[f"best: epoch {best_epoch}, {shown}"] = rings[0]
+        if best_epoch is not None:
+            axes.axvline(best_epoch, color=GREY, linewidth=0.8, linestyle=":")
+        axes.set_title(title)
+        axes.set_xlabel("epoch")
+        axes.grid(axis="y")
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
+        if title == "Accuracy":
+            axes.yaxis.set_major_formatter(_percent_axis())
+        if title == "Learning rate":
+            _rate_axis(axes)
+        if len(history) == 1:
+            axes.set_xlim(history[0]["epoch"] - 0.9, history[0]["epoch"] + 0.9)
+    if entries:
+        figure.legend(
+            entries.values(), entries, loc="outside lower center", ncols=len(entries)
+        )
+    return figure
+
+
+@_styled
+def confusion_matrix(confusion: Sequence[Sequence[int]], class_names: Sequence[str]):
+    """Counts of the predictions by their truth.
+
+    The colour is the share of the true class, on a square-root scale that lets
+    rare mistakes show. Up to 20 classes have their counts written in the cells,
+    up to 120 have their names at the edges. Of more than that, neighbours share
+    a cell, which shows the largest of their shares. A truth without images is
+    grey.
+
+    Args:
+        confusion: Square matrix of counts; rows are the truth.
+        class_names: Name of every class.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+    """
+    import matplotlib
+    from matplotlib.colors import PowerNorm
+
+    counts = np.asarray(confusion)
+    classes = len(class_names)
+    if counts.shape != (classes, classes):
+        raise ValueError(
+            f"{classes} class names need a {classes} x {classes} matrix. "
+            f"Received: {counts.shape}"
+        )
+    annotated, labelled = classes <= MOST_ANNOTATED, classes <= MOST_LABELLED
+    side = float(np.clip(0.52 * classes, 2.2, 6.6)) if annotated else 9.0
+    longest = min(max(len(str(name)) for name in class_names), 24)
+    margin = 0.7 + (0.07 * longest if labelled else 0)
+    figure = _figure(side + margin + 0.8, side + margin, layout="compressed")
+    axes = figure.subplots()
+    total = counts.sum(axis=1, keepdims=True)
+    share = np.full(counts.shape, np.nan)
+    np.divide(counts, total, out=share, where=total > 0)
+    step = 1 if labelled else math.ceil(classes / MOST_CELLS)
+    edges = np.arange(0, classes, step)
+    cells = np.fmax.reduceat(np.fmax.reduceat(share, edges, axis=0), edges, axis=1)
+    image = axes.imshow(
+        np.ma.masked_invalid(cells),
+        extent=(-0.5, step * len(edges) - 0.5, step * len(edges) - 0.5, -0.5),
+        cmap=matplotlib.colormaps["Blues"].with_extremes(bad="#bbbbbb"),
+        norm=PowerNorm(0.5, 0, 1),
+        interpolation="nearest",
+    )
+    axes.set_xlabel("predicted")
+    axes.set_ylabel("truth")
+    axes.spines[:].set_visible(False)
+    if labelled:
+        size = 9 if annotated else float(np.clip(0.8 * 72 * side / classes, 4.5, 8))
+        names = [_short(name, 24) for name in class_names]
+        text = {"fontsize": size, "parse_math": False}
+        slant = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+        if not annotated:
+            slant = {"rotation": 90}
+        elif 0.08 * longest < side / classes:
+            slant = {}
+        axes.set_yticks(range(classes), names, **text)
+        axes.set_xticks(range(classes), names, **text, **slant)
+    axes.tick_params(length=0, pad=2)
+    if annotated:
+        _grid_between_cells(axes, classes)
+        for row, column in zip(*np.nonzero(counts), strict=True):
+            axes.text(
+                column,
+                row,
+                f"{counts[row, column]}",
+                ha="center",
+                va="center",
+                fontsize=8,
+                color="white" if share[row, column] > 0.45 else INK,
+            )
+    bar = figure.colorbar(image, ax=axes, shrink=0.6, aspect=25, pad=0.02)
+    bar.set_ticks([0, 0.05, 0.2, 0.5, 1])
+    bar.formatter = _percent_axis()
+    bar.minorticks_off()
+    bar.outline.set_visible(False)
+    bar.set_label(
+        "share of the true class"
+        + (f", largest of {step} x {step} classes" if step > 1 else "")
+    )
+    return figure
+
+
+@_styled
+def per_class_accuracy(per_class: Sequence[dict]):
+    """Accuracy of every class with its 95 % interval, the lowest first.
+
+    Classes without images are left out and counted below. More than 40 classes
+    become two panels, the 20 lowest and the 20 highest.
+
+    Args:
+        per_class: Dictionaries with `name`, `count` and `accuracy`.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+    """
+    seen = [row for row in per_class if row["accuracy"] is not None]
+    if not seen:
+        raise NothingToDraw("no class has an image")
+    seen.sort(key=lambda row: row["accuracy"])
+    half = MOST_BARS // 2
+    if len(seen) > MOST_BARS:
+        panels = {
+            f"The {half} lowest": seen[:half],
+            f"The {half} highest": seen[-half:],
+        }
+    else:
+        panels = {"": seen}
+    bars = max(len(rows) for rows in panels.values())
+    figure = _figure(5.4 * len(panels) + (len(panels) == 1), 0.21 * bars + 1.1)
+    mean = sum(row["accuracy"] for row in seen) / len(seen)
+    for axes, (title, rows) in zip(
+        figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
+    ):
+        _bars(axes, rows)
+        axes.axvline(mean, color=INK, linewidth=0.8, linestyle="--")
+        axes.set_title(title)
+        axes.set_ylim(bars - 0.4, -0.6)
+    missing = len(per_class) - len(seen)
+    figure.supxlabel(
+        f"accuracy; dashed: mean of the classes, {_percent(mean, 1)}"
+        + (f"; not shown: {missing} without images" if missing else ""),
+        fontsize=9,
+    )
+    return figure
+
+
+@_styled
+def calibration(bins: Sequence[dict], ece: float):
+    """Reliability diagram: accuracy by confidence, and how many images are there.
+
+    Args:
+        bins: Dictionaries with `low`, `high`, `count`, `confidence`, `accuracy`.
+        ece: Expected calibration error.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+    """
+    figure = _figure(5.6, 5.6)
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
+    rows = [row for row in bins if row["count"]]
+    confidence = np.array([row["confidence"] for row in rows])
+    accuracy = np.array([row["accuracy"] for row in rows])
+    top.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="perfect")
+    top.errorbar(
+        confidence,
+        accuracy,
+        yerr=_error_bars(rows),
+        color=BLUE,
+        marker="o",
+        elinewidth=1,
+        label="model, with 95 % intervals",
+    )
+    top.set_title(f"Expected calibration error {_percent(ece, 2)}")
+    top.set_ylabel("accuracy")
+    top.set_ylim(-0.03, 1.03)
+    top.set_xlim(-0.03, 1.03)
+    top.grid()
+    top.legend(loc="upper left")
+    top.yaxis.set_major_formatter(_percent_axis())
+
+    bottom.bar(
+        [(row["low"] + row["high"]) / 2 for row in bins],
+        [row["count"] for row in bins],
+        width=[0.9 * (row["high"] - row["low"]) for row in bins],
+        color=BLUE,
+    )
+    for row in rows:
+        bottom.annotate(
+            _compact(row["count"]),
+            ((row["low"] + row["high"]) / 2, row["count"]),
+            (0, 1.5),
+            textcoords="offset points",
+            ha="center",
+            fontsize=7,
+        )
+    bottom.margins(y=0.2)
+    bottom.set_yticks([])
+    bottom.spines["left"].set_visible(False)
+    bottom.set_ylabel("images")
+    bottom.set_xlabel("confidence")
+    bottom.xaxis.set_major_formatter(_percent_axis())
+    return figure
+
+
+@_styled
+def mistakes(
+    images: Sequence[np.ndarray],
+    truths: Sequence[str],
+    predictions: Sequence[str],
+    confidences: Sequence[float],
+):
+    """Pictures under the title "truth → predicted 98 %".
+
+    Args:
+        images: uint8 arrays `(height, width, channels)` of 1 or 3 channels, of
+            any sizes. The first 24 are drawn.
+        truths: Name of each picture's class.
+        predictions: Name of each predicted class.
+        confidences: Probability of each predicted class.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+    """
+    captions = []
+    for truth, name, value in zip(truths, predictions, confidences, strict=True):
+        line = f"{_short(truth, 99)} → {_short(name, 99)} {_percent(value)}"
+        if len(line) > CAPTION:
+            first = _short(truth, CAPTION - 2)
+            line = f"{first} →\n{_with_confidence(name, value)}"
+        captions.append(line)
+    return _picture_grid(images, captions)
+
+
+@_styled
+def predictions(
+    images: Sequence[np.ndarray], names: Sequence[str], confidences: Sequence[float]
+):
+    """Pictures under the title "predicted 98 %".
+
+    Args:
+        images: As for `mistakes`.
+        names: Name of each predicted class.
+        confidences: Probability of each predicted class.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+    """
+    pairs = zip(names, confidences, strict=True)
+    return _picture_grid(images, [_with_confidence(*pair) for pair in pairs])
+
+
+def _figure(width, height, layout="constrained"):
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout=layout, facecolor="white")
+
+
+def _percent_axis():
+    from matplotlib.ticker import PercentFormatter
+
+    return PercentFormatter(1, symbol=" %")
+
+
+def _percent(share, digits=0):
+    return f"{100 * share:.{digits}f} %"
+
+
+def _compact(count):
+    return f"{count}" if count < 10_000 else f"{count / 1000:.0f}k"
+
+
+def _short(name, limit):
+    # Folders may have names that are not Unicode, which fonts refuse.
+    name = str(name).encode("utf-8", "replace").decode()
+    name = " ".join(name.split())
+    if len(name) <= limit:
+        return name
+    # Long names often differ at their ends.
+    tail = limit // 3
+    return f"{name[: limit - tail - 1].rstrip()}…{name[-tail:].lstrip()}"
+
+
+def _with_confidence(name, confidence):
+    percent = _percent(confidence)
+    return f"{_short(name, CAPTION - len(percent) - 1)} {percent}"
+
+
+def _series(history, key):
+    rows = [(row["epoch"], row.get(key)) for row in history]
+    rows = [row for row in rows if row[1] is not None and math.isfinite(row[1])]
+    return [epoch for epoch, _ in rows], [value for _, value in rows]
+
+
+def _best_epoch(history):
+    losses = dict(zip(*_series(history, "val_loss"), strict=True))
+    accuracies = dict(zip(*_series(history, "val_accuracy"), strict=True))
+    if accuracies:
+        # Training keeps the weights of the lower loss where accuracies are equal.
+        scores = {
+            epoch: (value, -losses.get(epoch, 0)) for epoch, value in accuracies.items()
+        }
+        return max(scores, key=scores.get), "val_accuracy"
+    return (min(losses, key=losses.get), "val_loss") if losses else (None, None)
+
+
+def _rate_axis(axes):
+    """Rates are small: the power of ten goes to the title."""
+    highest = max(axes.lines[0].get_ydata())
+    power = math.floor(math.log10(highest)) if highest > 0 else 0
+    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(lambda rate, _: f"{rate / 10.0**power:g}")
+    if power:
+        axes.set_title(f"Learning rate / 1e{power}")
+
+
+def _grid_between_cells(axes, classes):
+    edges = np.arange(1, classes) - 0.5
+    axes.set_xticks(edges, minor=True)
+    axes.set_yticks(edges, minor=True)
+    axes.grid(which="minor", color="white", linewidth=1.2)
+    axes.tick_params(which="minor", length=0)
+
+
+def _error_bars(rows):
+    """Distances from the accuracies to the ends of their intervals."""
+    ends = [
+        wilson_interval(round(row["accuracy"] * row["count"]), row["count"])
+        for row in rows
+    ]
+    accuracy = np.array([row["accuracy"] for row in rows])
+    low, high = np.array(ends).T
+    return np.clip([accuracy - low, high - accuracy], 0, None)
+
+
+def _bars(axes, rows):
+    accuracy = [row["accuracy"] for row in rows]
+    names = [f"{_short(row['name'], 28)} ({_compact(row['count'])})" for row in rows]
+    places = range(len(rows))
+    axes.barh(places, accuracy, height=0.72, color=SKY)
+    axes.errorbar(
+        accuracy,
+        places,
+        xerr=_error_bars(rows),
+        linestyle="none",
+        ecolor=INK,
+        elinewidth=1,
+    )
+    axes.set_yticks(places, names, fontsize=8, parse_math=False)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.set_xlim(0, 1)
+    axes.xaxis.set_major_formatter(_percent_axis())
+    axes.grid(axis="x")
+    for place, value in zip(places, accuracy, strict=True):
+        axes.annotate(
+            _percent(value, 1),
+            (1, place),
+            (38, 0),
+            textcoords="offset points",
+            ha="right",
+            va="center",
+            fontsize=8,
+        )
+
+
+def _picture_grid(images, captions):
+    if len(images) != len(captions):
+        raise ValueError(f"{len(images)} images have {len(captions)} captions")
+    if not captions:
+        raise NothingToDraw("there is no picture to draw")
+    images, captions = images[:MOST_PICTURES], captions[:MOST_PICTURES]
+    columns = min(len(images), PICTURE_COLUMNS)
+    rows = math.ceil(len(images) / columns)
+    lines = max(caption.count("\n") + 1 for caption in captions)
+    figure = _figure(PICTURE_INCHES * columns, (1.75 + 0.15 * lines) * rows)
+    grid = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes in grid:
+        axes.axis("off")
+    for axes, image, caption in zip(grid, images, captions, strict=False):
+        _picture(axes, image)
+        axes.set_title(
+            caption,
+            fontsize=_fitting_size(caption),
+            fontweight="normal",
+            loc="center",
+            pad=3,
+            parse_math=False,
+        )
+    return figure
+
+
+def _fitting_size(caption):
+    """Font size at which a caption is no wider than its picture."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    font = FontProperties(size=8)
+    with warnings.catch_warnings():
+        # Drawing will warn of letters that the font lacks; once is enough.
+        warnings.simplefilter("ignore", UserWarning)
+        width = max(
+            text_to_path.get_text_width_height_descent(line, font, ismath=False)[0]
+            for line in caption.split("\n")
+        )
+    return 8 * min(1, (72 * PICTURE_INCHES - 8) / max(width, 1))
+
+
+def _picture(axes, image):
+    image = np.asarray(image)
+    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] not in (1, 3):
+        raise ValueError(
+            "images must be uint8 of shape (height, width, 1 or 3). "
+            f"Received: {image.dtype} of shape {image.shape}"
+        )
+    axes.set_anchor("N")
+    small = max(image.shape[:2]) <= SMALL_PICTURE
+    axes.imshow(
+        image[..., 0] if image.shape[2] == 1 else image,
+        cmap="gray",
+        vmin=0,
+        vmax=255,
+        interpolation="nearest" if small else "antialiased",
+    )

@@ -1,0 +1,264 @@
+"""What a recipe is: its fields, their types and their ranges."""
+
+import dataclasses
+import difflib
+import math
+import typing
+
+from cct_keras.data.policies import parse_rand_augment
+from cct_keras.models.variants import VARIANTS
+
+
+class RecipeError(ValueError):
+    """A recipe, a field or a value that does not exist."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Everything a run decides but the data and the seed.
+
+    Attributes:
+        about: What the run reproduces, what it reaches.
+        variant: Model that is trained unless another is named.
+        weights: Weights it starts from.
+        epochs: Epochs of the schedule; `cooldown_epochs` come on top.
+        cooldown_epochs: Further epochs at `min_lr`.
+        batch_size: Images a step.
+        accumulate: Steps whose gradients make one update.
+        optimizer: `"adamw"` or `"sgd"` (momentum 0.9, Nesterov).
+        lr: Learning rate after the warmup.
+        min_lr: Learning rate at the end of the schedule.
+        schedule: `"cosine"`, `"step"` or `"constant"`.
+        per_step: Whether the rate moves with every step and not by the epoch.
+        warmup_epochs: Epochs of linear warmup, inside `epochs`.
+        warmup_lr: Where the warmup starts.
+        warmup: `"linear"`, or `"inverse"` as in the older runs: the rate divided
+            by the epochs of warmup to come, then a cosine over what is left.
+        decay_epochs: Epochs between the steps of `"step"`.
+        decay_rate: Factor of each such step.
+        weight_decay: Decoupled, as in AdamW.
+        decay_exempt: What is not decayed: `"vectors"` (biases and norms, timm's
+            rule), `"positions"` (these and the position and class embeddings)
+            or `"nothing"`.
+        clip_norm: Largest global norm of the gradients, if any.
+        ema: Momentum of averaged weights, which are then evaluated and kept.
+        label_smoothing: Share of a label that is spread over all classes.
+        mixup: Alpha of mixup, 0 for none.
+        cutmix: Alpha of cutmix, 0 for none.
+        mix_prob: Share of the batches that are mixed.
+        mix_switch_prob: Share of cutmix among them, if both are on.
+        mix_off_epoch: Epoch from which nothing is mixed; 0 for never.
+        crop: `"resized"` (a part of the image, resized), `"padded"` (zeros
+            around it, shifted) or `"none"`.
+        crop_scale: Smallest and largest area of a resized crop.
+        crop_padding: Pixels of a padded crop.
+        flip: Probability of a horizontal flip; `"auto"` is 0.5 for colour images
+            and 0 for grey ones, which often show characters.
+        augment: timm's notation, such as `"rand-m9-mstd0.5-inc1"`, with all of its
+            fifteen operations; `"auto"` for AutoAugment's CIFAR policy;
+            `"keras_cv"` for keras-cv's RandAugment, which lacks Rotate, Posterize,
+            Invert, Sharpness and SolarizeAdd, runs in one thread, and makes a
+            resumed run compute again what came before; or `"none"`.
+        erase_prob: Probability that a rectangle of an image becomes noise.
+        repeats: Augmented views of an image an epoch, of as many fewer images.
+        eval_crop: Share of an image that evaluation sees.
+        dropout: Dropout rate, if not the variant's own.
+        attention_dropout: Attention dropout, if not the variant's own.
+        stochastic_depth: Drop-path rate, if not the variant's own.
+        precision: `"float32"`, `"mixed"` (what the machine does well: float32 on
+            a CPU), `"mixed_bfloat16"` or `"mixed_float16"`.
+        patience: Epochs without a better validation accuracy before the run ends.
+    """
+
+    about: str = ""
+    variant: str = "cct_2_3x2_32"
+    weights: str | None = None
+    epochs: int = 50
+    cooldown_epochs: int = 0
+    batch_size: int = 128
+    accumulate: int = 1
+    optimizer: str = "adamw"
+    lr: float = 5e-4
+    min_lr: float = 1e-5
+    schedule: str = "cosine"
+    per_step: bool = False
+    warmup_epochs: float = 0
+    warmup_lr: float = 1e-6
+    warmup: str = "linear"
+    decay_epochs: float = 30
+    decay_rate: float = 0.1
+    weight_decay: float = 0.05
+    decay_exempt: str = "vectors"
+    clip_norm: float | None = None
+    ema: float | None = None
+    label_smoothing: float = 0.1
+    mixup: float = 0.0
+    cutmix: float = 0.0
+    mix_prob: float = 1.0
+    mix_switch_prob: float = 0.5
+    mix_off_epoch: float = 0
+    crop: str = "resized"
+    crop_scale: tuple[float, float] = (0.8, 1.0)
+    crop_padding: int = 4
+    flip: float | str = "auto"
+    augment: str = "none"
+    erase_prob: float = 0.0
+    repeats: int = 1
+    eval_crop: float = 1.0
+    dropout: float | None = None
+    attention_dropout: float | None = None
+    stochastic_depth: float | None = None
+    precision: str = "mixed"
+    patience: int | None = None
+
+    def __post_init__(self):
+        _check(self)
+
+    @property
+    def total_epochs(self) -> int:
+        """Epochs of the schedule and of the cooldown."""
+        return self.epochs + self.cooldown_epochs
+
+
+CHOICES = {
+    "optimizer": ("adamw", "sgd"),
+    "schedule": ("cosine", "step", "constant"),
+    "warmup": ("linear", "inverse"),
+    "decay_exempt": ("vectors", "positions", "nothing"),
+    "crop": ("resized", "padded", "none"),
+    "precision": ("float32", "mixed", "mixed_bfloat16", "mixed_float16"),
+}
+# Name of the field: smallest and largest value.
+RANGES = {
+    "epochs": (1, math.inf),
+    "cooldown_epochs": (0, math.inf),
+    "batch_size": (1, math.inf),
+    "accumulate": (1, math.inf),
+    "repeats": (1, math.inf),
+    "patience": (1, math.inf),
+    "crop_padding": (0, math.inf),
+    "lr": (0, math.inf),
+    "min_lr": (0, math.inf),
+    "warmup_lr": (0, math.inf),
+    "warmup_epochs": (0, math.inf),
+    "decay_epochs": (1e-9, math.inf),
+    "decay_rate": (0, 1),
+    "weight_decay": (0, math.inf),
+    "clip_norm": (1e-12, math.inf),
+    "ema": (0, 1),
+    "label_smoothing": (0, 1),
+    "mixup": (0, math.inf),
+    "cutmix": (0, math.inf),
+    "mix_prob": (0, 1),
+    "mix_switch_prob": (0, 1),
+    "mix_off_epoch": (0, math.inf),
+    "erase_prob": (0, 1),
+    "eval_crop": (1e-3, 1),
+    "flip": (0, 1),
+}
+
+
+def near(word: str, known) -> str:
+    """A sentence with the known words that come near, or with all of them."""
+    matches = difflib.get_close_matches(word, known, n=3)
+    if matches:
+        return f"Did you mean: {', '.join(matches)}?"
+    return f"Known: {', '.join(known)}."
+
+
+# === Fields ===
+
+FIELDS = {field.name: field for field in dataclasses.fields(Recipe)}
+_TYPES = typing.get_type_hints(Recipe)
+
+
+def parse_fields(values: dict) -> dict:
+    """Values of recipe fields in their types; text is converted.
+
+    A command line has only text, and YAML reads `5e-4` as text.
+    """
+    return {name: _parse(name, value) for name, value in values.items()}
+
+
+def _parse(name, value):
+    if name not in FIELDS:
+        raise RecipeError(f"unknown recipe field {name!r}. {near(name, FIELDS)}")
+    kinds = typing.get_args(_TYPES[name])
+    if typing.get_origin(_TYPES[name]) is tuple:
+        return _parse_pair(name, value)
+    kinds = kinds or (_TYPES[name],)
+    if type(None) in kinds and (value is None or str(value).lower() in ("none", "")):
+        return None
+    for kind in kinds:
+        if kind is not type(None):
+            try:
+                return _convert(kind, value)
+            except (TypeError, ValueError):
+                continue
+    wanted = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
+    raise RecipeError(f"`{name}` must be {wanted}. Received: {name}={value!r}")
+
+
+def _convert(kind, value):
+    if kind is bool:
+        if isinstance(value, bool):
+            return value
+        return {"true": True, "yes": True, "false": False, "no": False}[
+            str(value).lower()
+        ]
+    if kind is str:
+        return str(value)
+    if isinstance(value, bool):
+        raise TypeError
+    number = float(value)
+    if math.isnan(number) or (kind is int and number != int(number)):
+        raise ValueError
+    return kind(number)
+
+
+def _parse_pair(name, value):
+    parts = value.replace(",", " ").split() if isinstance(value, str) else value
+    try:
+        low, high = (float(part) for part in parts)
+    except (TypeError, ValueError):
+        raise RecipeError(
+            f"`{name}` must be two numbers. Received: {name}={value!r}"
+        ) from None
+    return low, high
+
+
+def _check(recipe):
+    for name, choices in CHOICES.items():
+        if getattr(recipe, name) not in choices:
+            raise RecipeError(
+                f"`{name}` must be one of {', '.join(choices)}. "
+                f"Received: {name}={getattr(recipe, name)!r}"
+            )
+    for name, (low, high) in RANGES.items():
+        value = getattr(recipe, name)
+        if isinstance(value, (int, float)) and not low <= value <= high:
+            raise RecipeError(
+                f"`{name}` must be {_range_text(low, high)}. Received: {name}={value!r}"
+            )
+    if isinstance(recipe.flip, str) and recipe.flip != "auto":
+        raise RecipeError(
+            f"`flip` must be a probability or 'auto'. Received: flip={recipe.flip!r}"
+        )
+    low, high = recipe.crop_scale
+    if not 0 < low <= high <= 1:
+        raise RecipeError(
+            "`crop_scale` must be two areas in (0, 1], the smaller first. Received: "
+            f"crop_scale={recipe.crop_scale}"
+        )
+    if recipe.augment not in ("none", "auto", "keras_cv"):
+        parse_rand_augment(recipe.augment)
+    if recipe.variant not in VARIANTS:
+        raise RecipeError(
+            f"unknown variant {recipe.variant!r}. {near(recipe.variant, VARIANTS)}"
+        )
+
+
+def _range_text(low, high):
+    if high == math.inf:
+        return f"{low} or more" if low >= 1 or low == 0 else "above 0"
+    return f"from {low:g} to {high}"

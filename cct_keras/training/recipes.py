@@ -1,0 +1,230 @@
+"""Recipes: each row is the document of a training run."""
+
+import dataclasses
+
+from cct_keras.training.recipe import Recipe
+from cct_keras.training.recipe import RecipeError
+from cct_keras.training.recipe import near
+from cct_keras.training.recipe import parse_fields
+
+# === What the published runs share ===
+
+PUBLISHED = Recipe(
+    cooldown_epochs=10,
+    warmup_epochs=10,
+    mixup=0.8,
+    cutmix=1.0,
+    flip=0.5,
+    augment="rand-m9-mstd0.5-inc1",
+    erase_prob=0.25,
+)
+OLDER = Recipe(
+    epochs=200,
+    lr=5e-4,
+    min_lr=0.0,
+    warmup="inverse",
+    warmup_epochs=5,
+    weight_decay=0.03,
+    decay_exempt="nothing",
+    crop="padded",
+    flip=0.5,
+    augment="auto",
+)
+
+
+def _row(base, about, **fields):
+    return dataclasses.replace(base, about=about, **fields)
+
+
+RECIPES = {
+    # === For one modest machine ===
+    "small": Recipe(
+        about="A few thousand images, one modest machine: the default.",
+        epochs=50,
+        batch_size=64,
+        lr=1e-3,
+        min_lr=1e-5,
+        per_step=True,
+        warmup_epochs=3,
+        decay_exempt="positions",
+        clip_norm=1.0,
+        stochastic_depth=0.0,
+        attention_dropout=0.0,
+    ),
+    "quick": Recipe(
+        about="A first look in a tenth of the time of `small`.",
+        epochs=5,
+        batch_size=64,
+        lr=1e-3,
+        min_lr=1e-5,
+        per_step=True,
+        warmup_epochs=0.5,
+        decay_exempt="positions",
+        clip_norm=1.0,
+        stochastic_depth=0.0,
+        attention_dropout=0.0,
+        label_smoothing=0.0,
+    ),
+    # === The authors' published runs ===
+    "cifar10_300": _row(
+        PUBLISHED,
+        "CCT-7/3x1 on CIFAR-10, 300 epochs; published 96.53 %.",
+        variant="cct_7_3x1_32",
+        epochs=300,
+        lr=5.5e-4,
+        warmup_lr=1e-5,
+        weight_decay=0.06,
+        erase_prob=0.0,
+        mix_off_epoch=175,
+    ),
+    "cifar10_1500": _row(
+        PUBLISHED,
+        "CCT-7/3x1 with sine positions on CIFAR-10, 1500 epochs; published 97.48 %.",
+        variant="cct_7_3x1_32_sine",
+        epochs=1500,
+        warmup_lr=1e-5,
+    ),
+    "cifar10_5000": _row(
+        PUBLISHED,
+        "CCT-7/3x1 with sine positions on CIFAR-10, 5000 epochs; published 98.00 %.",
+        variant="cct_7_3x1_32_sine",
+        epochs=5000,
+        warmup_lr=1e-5,
+    ),
+    "cifar100_300": _row(
+        PUBLISHED,
+        "CCT-7/3x1 on CIFAR-100, 300 epochs; published 80.92 %.",
+        variant="cct_7_3x1_32",
+        epochs=300,
+        lr=6e-4,
+        weight_decay=0.06,
+    ),
+    "cifar100_1500": _row(
+        PUBLISHED,
+        "CCT-7/3x1 with sine positions on CIFAR-100, 1500 epochs; published 82.72 %.",
+        variant="cct_7_3x1_32_sine",
+        epochs=1500,
+        lr=7e-4,
+    ),
+    "cifar100_5000": _row(
+        PUBLISHED,
+        "CCT-7/3x1 with sine positions on CIFAR-100, 5000 epochs; published 82.87 %.",
+        variant="cct_7_3x1_32_sine",
+        epochs=5000,
+    ),
+    "flowers102": _row(
+        PUBLISHED,
+        "CCT-7/7x2 with sine positions on Flowers-102; published 97.19 %.",
+        variant="cct_7_7x2_224_sine",
+        epochs=300,
+        batch_size=96,
+        weight_decay=0.06,
+    ),
+    "imagenet": _row(
+        PUBLISHED,
+        "CCT-14/7x2 on ImageNet; published 80.67 %. Batch 128 is per device.",
+        variant="cct_14_7x2_224",
+        epochs=300,
+        crop_scale=(0.08, 1.0),
+        eval_crop=0.9,
+    ),
+    "imagenet_384_finetune": _row(
+        PUBLISHED,
+        "CCT-14/7x2 from 224 to 384 pixels on ImageNet; published 82.71 %.",
+        variant="cct_14_7x2_384",
+        weights="imagenet",
+        epochs=30,
+        batch_size=96,
+        lr=1e-5,
+        min_lr=0.0,
+        warmup_epochs=0,
+        weight_decay=0.0,
+        crop_scale=(0.08, 1.0),
+        eval_crop=0.9,
+    ),
+    "flowers102_finetune": _row(
+        PUBLISHED,
+        "CCT-14/7x2 at 384 pixels from ImageNet to Flowers-102; published 99.76 %. "
+        "Its file names no schedule, which for timm is a step decay.",
+        variant="cct_14_7x2_384",
+        weights="imagenet",
+        epochs=300,
+        batch_size=20,
+        lr=5e-5,
+        min_lr=1e-8,
+        schedule="step",
+    ),
+    # === The older table, 200 epochs ===
+    "legacy_200": _row(
+        OLDER,
+        "The older runs of 200 epochs: CCT-2/3x2 on CIFAR-10, published 89.17 %, "
+        "the best of four runs.",
+        variant="cct_2_3x2_32",
+    ),
+    "legacy_200_cct_6": _row(
+        OLDER,
+        "The older runs of CCT-6: CCT-6/3x1 on CIFAR-10, published 94.81 %.",
+        variant="cct_6_3x1_32",
+        batch_size=64,
+        warmup_epochs=10,
+    ),
+}
+
+
+def list_recipes() -> list[str]:
+    """Names of the recipes.
+
+    Example:
+
+    >>> list_recipes()[:2]
+    ['small', 'quick']
+    """
+    return list(RECIPES)
+
+
+def find_recipe(recipe, *, epochs: int | None = None, **overrides) -> Recipe:
+    """A recipe with some of its fields replaced.
+
+    Args:
+        recipe: A name of `list_recipes()`, a `Recipe`, or the path of a YAML file
+            with its fields or with those of the authors' files.
+        epochs: Epochs instead of the recipe's; warmup, cooldown and the epoch at
+            which mixing ends scale with them.
+        **overrides: Other fields; they are taken as they are.
+
+    Example:
+
+    >>> find_recipe("cifar10_300", epochs=30, lr=1e-3).mix_off_epoch
+    17.5
+    """
+    if isinstance(recipe, Recipe):
+        row = recipe
+    elif recipe in RECIPES:
+        row = RECIPES[recipe]
+    elif str(recipe).endswith((".yml", ".yaml")):
+        from cct_keras.training.recipe_files import read_recipe
+
+        row = read_recipe(recipe)
+    else:
+        raise RecipeError(
+            f"unknown recipe {recipe!r}. {near(str(recipe), RECIPES)} A file ends "
+            "in .yml or .yaml."
+        )
+    fields = parse_fields(overrides)
+    if epochs is not None:
+        row = _scaled(row, parse_fields({"epochs": epochs})["epochs"])
+    return dataclasses.replace(row, **fields)
+
+
+def _scaled(row, epochs):
+    share = epochs / row.epochs
+    warmup = row.warmup_epochs * share
+    return dataclasses.replace(
+        row,
+        epochs=epochs,
+        cooldown_epochs=round(row.cooldown_epochs * share),
+        # By the epoch, a part of one would hold the rate down for the whole.
+        warmup_epochs=warmup if row.per_step else round(warmup),
+        decay_epochs=row.decay_epochs * share,
+        mix_off_epoch=row.mix_off_epoch * share,
+    )

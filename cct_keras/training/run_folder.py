@@ -1,0 +1,194 @@
+"""The folder of a run: its settings, its snapshots, its results.
+
+A snapshot holds everything that the next epoch depends on. Files are written beside
+the old ones and then take their place, so that neither a kill nor a full disk leaves
+less than there was.
+"""
+
+import contextlib
+import json
+import pathlib
+import shutil
+import zipfile
+
+import numpy as np
+
+from cct_keras.atomic_file import atomic_file
+
+SETTINGS = "run.json"
+METRICS = "metrics.json"
+MODEL = "model.keras"
+KEPT_SNAPSHOTS = 2
+
+
+class RunError(RuntimeError):
+    """A run that cannot go on; one line says why."""
+
+
+class RunFolder:
+    """The files of one run.
+
+    Args:
+        path: The folder; it is made if it is not there.
+    """
+
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"cannot make {path}: {error.strerror}") from error
+        self._lock = None
+
+    def __enter__(self):
+        """Keeps other processes out."""
+        self._lock = (self.path / ".lock").open("w")
+        with contextlib.suppress(ImportError):
+            import fcntl
+
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                self._lock.close()
+                raise RunError(
+                    f"another process trains in {self.path}; give this run its own "
+                    "folder with --out"
+                ) from None
+        return self
+
+    def __exit__(self, *exception):
+        self._lock.close()
+
+    # === Settings ===
+
+    def begin(self, settings: dict, restart: bool) -> bool:
+        """Records the settings of a run.
+
+        Args:
+            settings: What makes this run another one; plain JSON values.
+            restart: Whether to throw an earlier run away.
+
+        Returns:
+            Whether the run that is there is complete.
+        """
+        # As they come back from the file.
+        settings = json.loads(json.dumps(settings))
+        record = self.path / SETTINGS
+        if restart:
+            self._clear()
+        earlier = self._read_json(record)
+        if earlier is not None and earlier != settings:
+            differing = [
+                f"{name} {earlier.get(name)} -> {settings.get(name)}"
+                for name in sorted({*earlier, *settings})
+                if earlier.get(name) != settings.get(name)
+            ]
+            raise RunError(
+                f"{self.path} holds a run with other settings "
+                f"({_shorten('; '.join(differing))}): choose another folder with "
+                "--out, or throw that run away with --restart"
+            )
+        if earlier is None:
+            self._clear()
+            self.write_json(SETTINGS, settings)
+        return (self.path / METRICS).is_file() and (self.path / MODEL).is_file()
+
+    def _clear(self):
+        """Removes what an earlier run wrote, and nothing else."""
+        for name in (SETTINGS, METRICS, MODEL, "last.keras", "history.csv"):
+            (self.path / name).unlink(missing_ok=True)
+        for name in ("report.html", "preview.png"):
+            (self.path / name).unlink(missing_ok=True)
+        for name in ("snapshots", "tensorboard"):
+            shutil.rmtree(self.path / name, ignore_errors=True)
+
+    # === Snapshots ===
+
+    def save_snapshot(self, epoch: int, arrays: dict, state: dict) -> None:
+        """Writes the state after an epoch and removes the oldest.
+
+        Args:
+            epoch: Epochs that are complete.
+            arrays: NumPy arrays by name.
+            state: Plain JSON values.
+        """
+        folder = self.path / "snapshots"
+        folder.mkdir(exist_ok=True)
+        text = np.frombuffer(json.dumps(state).encode(), "uint8")
+        target = folder / f"epoch_{epoch:06d}.npz"
+        with atomic_file(target) as temporary, temporary.open("wb") as file:
+            np.savez(file, state=text, **arrays)
+        for old in self._snapshots()[KEPT_SNAPSHOTS:]:
+            old.unlink(missing_ok=True)
+
+    def load_snapshot(self) -> tuple[dict, dict, list[str]] | None:
+        """The newest snapshot that is whole.
+
+        Returns:
+            Its arrays, its state, and a line about each broken one; or `None`.
+        """
+        remarks = []
+        for path in self._snapshots():
+            try:
+                # NumPy leaves a file open that it cannot read.
+                with path.open("rb") as file:
+                    entries = np.load(file, allow_pickle=False)
+                    # Reading an entry compares its checksum.
+                    arrays = {name: entries[name] for name in entries.files}
+                state = json.loads(arrays.pop("state").tobytes())
+            except (
+                OSError,
+                ValueError,
+                KeyError,
+                EOFError,
+                AttributeError,
+                zipfile.BadZipFile,
+            ):
+                remarks.append(f"{path.name} is broken; going back to the one before")
+                continue
+            return arrays, state, remarks
+        return None
+
+    def _snapshots(self):
+        """Newest first."""
+        return sorted((self.path / "snapshots").glob("epoch_*.npz"), reverse=True)
+
+    # === Other files ===
+
+    def write_json(self, name: str, values: dict) -> None:
+        """Writes a JSON file at once."""
+        with atomic_file(self.path / name) as temporary:
+            temporary.write_text(json.dumps(values, indent=2) + "\n")
+
+    def write_history(self, history: list[dict]) -> None:
+        """Writes `history.csv`, a row an epoch."""
+        columns = list(dict.fromkeys(name for row in history for name in row))
+        lines = [",".join(columns)] + [
+            ",".join(str(row.get(name, "")) for name in columns) for row in history
+        ]
+        with atomic_file(self.path / "history.csv") as temporary:
+            temporary.write_text("\n".join(lines) + "\n")
+
+    def save_model(self, model, name: str) -> None:
+        """Saves a model file at once."""
+        with atomic_file(self.path / name) as temporary:
+            model.save(temporary)
+
+    @staticmethod
+    def _read_json(path):
+        try:
+            return json.loads(path.read_text())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise RunError(
+                f"{path} cannot be read ({error}); --restart throws the run away"
+            ) from error
+
+    def read_metrics(self) -> dict:
+        """The results of a complete run."""
+        return self._read_json(self.path / METRICS)
+
+
+def _shorten(text, length=300):
+    return text if len(text) <= length else text[: length - 3] + "..."

@@ -1,0 +1,442 @@
+"""`train`: a recipe, a data set and a variant to a trained model and its report."""
+
+import dataclasses
+import platform
+import time
+
+import keras
+import numpy as np
+
+from cct_keras.data import Dataset
+from cct_keras.data import load_data
+from cct_keras.data.pipeline import steps_per_epoch
+from cct_keras.layers import Preprocessing
+from cct_keras.models import create_model
+from cct_keras.models.cost import variant_cost
+from cct_keras.models.factory import find_variant
+from cct_keras.training.callbacks import Progress
+from cct_keras.training.callbacks import Record
+from cct_keras.training.callbacks import StopOnNaN
+from cct_keras.training.callbacks import duration
+from cct_keras.training.evaluation import find_mistakes
+from cct_keras.training.evaluation import measure
+from cct_keras.training.recipe import Recipe
+from cct_keras.training.recipes import find_recipe
+from cct_keras.training.report import write_report
+from cct_keras.training.run_folder import MODEL
+from cct_keras.training.run_folder import RunFolder
+from cct_keras.training.schedule import WarmupSchedule
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What `train` returns.
+
+    Attributes:
+        model: The trained model, with the best weights: raw images in,
+            probabilities out.
+        history: A dictionary an epoch.
+        metrics: What `metrics.json` holds.
+        data: The data it was trained on.
+    """
+
+    model: keras.Model
+    history: list[dict]
+    metrics: dict
+    data: Dataset
+
+
+def train(
+    data,
+    variant: str | None = None,
+    recipe: str | Recipe = "small",
+    *,
+    epochs: int | None = None,
+    weights=None,
+    out=None,
+    image_size: int | tuple[int, int] | None = None,
+    data_dir=None,
+    seed: int = 0,
+    jit: bool | None = None,
+    restart: bool = False,
+    verbose: bool = True,
+    callbacks: tuple = (),
+    command: str | None = None,
+    **fields,
+) -> Run:
+    """Trains a model with `compile` and `fit`, and says how good it is.
+
+    With `out`, the run can be killed at any moment: the same call goes on after the
+    last complete epoch and ends with the same result.
+
+    Args:
+        data: What `load_data` takes, or what it returned.
+        variant: One of `list_models()`, if not the recipe's own.
+        recipe: One of `list_recipes()`, a `Recipe` or a YAML file.
+        epochs: Epochs instead of the recipe's; warmup and the like scale.
+        weights: Weights to start from: a tag or a file, as in `create_model`.
+        out: Folder for the model, snapshots, logs and the report; `None` writes
+            nothing.
+        image_size: Side, or height and width, of the model's images.
+        data_dir: Where tensorflow-datasets keeps prepared data.
+        seed: Seed of the weights, the splits, the order and the augmentation.
+        jit: Whether to compile with XLA. By default the backend decides, but not
+            on TensorFlow without an accelerator, where it is slower.
+        restart: Whether to throw away a run that is in `out`.
+        verbose: Whether to show the progress.
+        callbacks: Further Keras callbacks.
+        command: What to write into the report as the command of this run.
+        **fields: Fields of the recipe to replace, such as `lr` or `mixup`.
+
+    Returns:
+        A `Run`.
+
+    Example:
+
+    >>> run = train("digits", recipe="quick", verbose=False)
+    >>> run.metrics["test"]["top1"] > 0.5
+    True
+    """
+    started = time.perf_counter()
+    if variant is not None:
+        fields["variant"] = find_variant(variant) and variant
+    if weights is not None:
+        fields["weights"] = weights
+    recipe = find_recipe(recipe, epochs=epochs, **fields)
+    data = load_for(data, recipe, image_size=image_size, data_dir=data_dir, seed=seed)
+    _say(verbose, data.describe())
+    for note in data.notes:
+        _say(verbose, f"note: {note}")
+    if out is None:
+        return _train(
+            data, recipe, None, seed, jit, verbose, callbacks, command, started
+        )
+    with RunFolder(out) as folder:
+        settings = {
+            "data": data.name,
+            "fingerprint": data.fingerprint,
+            "image_size": data.image_size,
+            "seed": seed,
+            "backend": keras.config.backend(),
+            **_plain(recipe),
+        }
+        if folder.begin(settings, restart):
+            _say(verbose, f"{out} is complete; --restart trains anew")
+            return _complete_run(folder, data)
+        return _train(
+            data, recipe, folder, seed, jit, verbose, callbacks, command, started
+        )
+
+
+def _train(data, recipe, folder, seed, jit, verbose, callbacks, command, started):
+    keras.utils.set_random_seed(seed)
+    model = build_model(data, recipe, classifier_activation=None)
+    final = build_model(data, recipe, load=False)
+    schedule = compile_model(model, data, recipe, jit)
+    record = Record(
+        folder,
+        schedule=schedule,
+        images=schedule.steps_per_epoch * min(recipe.batch_size, len(data.train)),
+        validation_images=len(data.validation),
+        patience=recipe.patience,
+        publish=lambda best: _save_best(folder, final, best),
+    )
+    record.set_model(model)
+    first_epoch = record.restore() if folder else 0
+    if first_epoch:
+        _say(verbose, f"going on after epoch {first_epoch} of {recipe.total_epochs}")
+    if first_epoch < recipe.total_epochs and not record.is_over:
+        _fit(model, data, recipe, record, seed, first_epoch, folder, verbose, callbacks)
+
+    final.set_weights(record.best)
+    probabilities, test = measure(final, data, "test")
+    seconds = [row["seconds"] for row in record.history]
+    speeds = [row["images_per_second"] for row in record.history]
+    cost = variant_cost(
+        recipe.variant, data.num_classes, data.image_size, data.channels
+    )
+    metrics = {
+        "test": test,
+        "validation": {
+            "top1": record.best_row["val_accuracy"],
+            "loss": record.best_row["val_loss"],
+            "epoch": record.best_epoch,
+        },
+        "epochs": len(record.history),
+        "seconds": sum(seconds),
+        # The first epoch also compiles.
+        "images_per_second": float(np.median(speeds[1:] or speeds)),
+        "parameters": final.count_params(),
+        "macs": cost.macs + cost.attention_macs,
+        "variant": recipe.variant,
+        "data": data.name,
+        "fingerprint": data.fingerprint,
+    }
+    if folder:
+        _save_best(folder, final, record.best)
+        _write_results(
+            folder, data, recipe, record, metrics, probabilities, seed, command
+        )
+    low, high = test["top1_ci95"]
+    _say(
+        verbose,
+        f"test accuracy {test['top1']:.2%} (95 % interval {low:.2%} to {high:.2%}), "
+        f"best epoch {record.best_epoch}, {duration(time.perf_counter() - started)}",
+    )
+    if folder:
+        _say(verbose, f"model: {folder.path / MODEL}")
+        _say(verbose, f"report: {folder.path / 'report.html'}")
+    return Run(final, record.history, metrics, data)
+
+
+def _complete_run(folder, data):
+    found = folder.load_snapshot()
+    return Run(
+        keras.models.load_model(folder.path / MODEL),
+        found[1]["history"] if found else [],
+        folder.read_metrics(),
+        data,
+    )
+
+
+def _say(verbose, text):
+    if verbose:
+        print(text, flush=True)
+
+
+def _plain(recipe):
+    return {k: v for k, v in dataclasses.asdict(recipe).items() if k != "about"}
+
+
+# === Data ===
+
+
+def load_for(data, recipe: Recipe, *, image_size, data_dir, seed: int) -> Dataset:
+    """Loads data in the size that suits a recipe's variant."""
+    if isinstance(data, Dataset):
+        return data
+    row = find_variant(recipe.variant)
+    patches = row.family != "CCT"
+    default_size = row.image_size
+    if default_size <= 64:
+        # Larger images than the variant's own: 16 x 16 tokens of them.
+        default_size = 16 * (row.kernel if patches else 2**row.stages)
+    return load_data(
+        data,
+        image_size=image_size,
+        default_size=default_size,
+        multiple=row.kernel if patches else 1,
+        crop=recipe.eval_crop,
+        seed=seed,
+        data_dir=data_dir,
+    )
+
+
+# === Model ===
+
+
+def build_model(
+    data: Dataset,
+    recipe: Recipe,
+    *,
+    classifier_activation: str | None = "softmax",
+    load: bool = True,
+) -> keras.Model:
+    """The recipe's model for raw images of a data set.
+
+    Args:
+        data: Decides the classes, the size and the normalisation.
+        recipe: Decides the variant, the weights and the rates.
+        classifier_activation: Of the head.
+        load: Whether to load the recipe's weights.
+    """
+    images = keras.Input((None, None, data.channels), name="images")
+    normalised = Preprocessing(
+        data.image_size,
+        mean=data.mean,
+        std=data.std,
+        crop=data.crop,
+        class_names=data.class_names,
+        name="preprocessing",
+    )(images)
+    rates = {
+        "dropout_rate": recipe.dropout,
+        "attention_dropout": recipe.attention_dropout,
+        "stochastic_depth": recipe.stochastic_depth,
+    }
+    return create_model(
+        recipe.variant,
+        input_tensor=normalised,
+        num_classes=data.num_classes,
+        classifier_activation=classifier_activation,
+        weights=recipe.weights if load else None,
+        data_format="channels_last",
+        dtype=precision_policy(recipe.precision),
+        **{name: rate for name, rate in rates.items() if rate is not None},
+    )
+
+
+def precision_policy(precision: str) -> str:
+    """The dtype policy of a recipe's precision on this machine."""
+    if precision != "mixed":
+        return precision
+    return "mixed_bfloat16" if has_accelerator() else "float32"
+
+
+def has_accelerator() -> bool:
+    """Whether the backend computes on something else than a CPU."""
+    return any(
+        not device.startswith("cpu") for device in keras.distribution.list_devices()
+    )
+
+
+def compile_model(
+    model: keras.Model, data: Dataset, recipe: Recipe, jit: bool | None = None
+) -> WarmupSchedule:
+    """Compiles a model that returns logits as a recipe says.
+
+    Returns:
+        The learning rate of each step.
+    """
+    schedule = WarmupSchedule(
+        recipe.lr,
+        epochs=recipe.epochs,
+        steps_per_epoch=steps_per_epoch(len(data.train), recipe.batch_size),
+        min_lr=recipe.min_lr,
+        kind=recipe.schedule,
+        warmup_epochs=recipe.warmup_epochs,
+        warmup_lr=recipe.warmup_lr,
+        warmup=recipe.warmup,
+        decay_epochs=recipe.decay_epochs,
+        decay_rate=recipe.decay_rate,
+        per_step=recipe.per_step,
+    )
+    common = {
+        "weight_decay": recipe.weight_decay,
+        "global_clipnorm": recipe.clip_norm,
+        "use_ema": recipe.ema is not None,
+        "ema_momentum": recipe.ema or 0.99,
+        "gradient_accumulation_steps": recipe.accumulate
+        if recipe.accumulate > 1
+        else None,
+    }
+    if recipe.optimizer == "adamw":
+        optimizer = keras.optimizers.AdamW(schedule, epsilon=1e-8, **common)
+    else:
+        optimizer = keras.optimizers.SGD(
+            schedule, momentum=0.9, nesterov=True, **common
+        )
+    optimizer.exclude_from_weight_decay(var_list=_not_decayed(model, recipe))
+    if jit is None:
+        # XLA on a CPU halves the speed of TensorFlow's own kernels.
+        slow = keras.config.backend() == "tensorflow" and not has_accelerator()
+        jit = False if slow or keras.config.backend() == "torch" else "auto"
+    model.compile(
+        optimizer=optimizer,
+        loss=keras.losses.CategoricalCrossentropy(from_logits=True),
+        metrics=[keras.metrics.CategoricalAccuracy(name="accuracy")],
+        jit_compile=jit,
+    )
+    model.optimizer.build(model.trainable_variables)
+    return schedule
+
+
+def _not_decayed(model, recipe):
+    if recipe.decay_exempt == "nothing":
+        return []
+    tables = ("position_embedding", "class_token")
+    return [
+        variable
+        for variable in model.trainable_variables
+        if len(variable.shape) <= 1
+        or (
+            recipe.decay_exempt == "positions"
+            and any(name in variable.path for name in tables)
+        )
+    ]
+
+
+def _fit(model, data, recipe, record, seed, first_epoch, folder, verbose, callbacks):
+    steps = steps_per_epoch(len(data.train), recipe.batch_size)
+    watching = [
+        StopOnNaN(
+            f"a lower rate (--lr {recipe.lr / 3:.1e}), --clip-norm 1 or "
+            "--precision float32"
+        ),
+        record,
+    ]
+    if recipe.ema is not None:
+        watching.append(keras.callbacks.SwapEMAWeights())
+    if verbose:
+        watching.append(Progress(steps, recipe.total_epochs, record))
+    if folder:
+        watching.append(
+            keras.callbacks.TensorBoard(folder.path / "tensorboard", write_graph=False)
+        )
+    model.fit(
+        data.training_pipeline(recipe, first_epoch=first_epoch, seed=seed),
+        epochs=recipe.total_epochs,
+        initial_epoch=first_epoch,
+        steps_per_epoch=steps,
+        shuffle=False,
+        validation_data=data.pipeline("validation", max(recipe.batch_size, 256)),
+        callbacks=[*watching, *callbacks],
+        verbose=0,
+    )
+
+
+# === Results ===
+
+
+def _save_best(folder, final, best):
+    final.set_weights(best)
+    folder.save_model(final, MODEL)
+
+
+def _write_results(folder, data, recipe, record, metrics, probabilities, seed, command):
+    folder.write_history(record.history)
+    write_report(
+        folder.path / "report.html",
+        title=f"{recipe.variant} on {data.name}",
+        metrics=metrics,
+        history=record.history,
+        class_names=data.class_names,
+        examples=find_mistakes(data, "test", probabilities),
+        facts=_facts(data, recipe, seed, command),
+        notes=list(data.notes),
+    )
+    # Last, as it says that the run is complete.
+    folder.write_json("metrics.json", metrics)
+
+
+def _facts(data, recipe, seed, command):
+    import tensorflow as tf
+
+    from cct_keras import __version__
+
+    default = Recipe()
+    height, width = data.image_size
+    return {
+        "command": command or "cct_keras.train",
+        "data": data.describe(),
+        "data fingerprint": data.fingerprint,
+        "mean": ", ".join(f"{value:.4f}" for value in data.mean),
+        "std": ", ".join(f"{value:.4f}" for value in data.std),
+        "image size": f"{height} x {width}",
+        "seed": str(seed),
+        **{
+            f"recipe: {name}": str(value)
+            for name, value in _plain(recipe).items()
+            if value != getattr(default, name) or name in ("epochs", "batch_size", "lr")
+        },
+        "versions": ", ".join(
+            (
+                f"cct_keras {__version__}",
+                f"Keras {keras.__version__} on {keras.config.backend()}",
+                f"TensorFlow {tf.__version__}",
+                f"NumPy {np.__version__}",
+                f"Python {platform.python_version()}",
+            )
+        ),
+        "machine": f"{platform.machine()}, {platform.system()}",
+    }
