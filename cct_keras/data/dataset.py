@@ -311,7 +311,8 @@ def _check_not_empty(raw):
 
 
 def _is_files(split):
-    return isinstance(split.images, list) and isinstance(split.images[0], pathlib.Path)
+    first = next(iter(split.images), None)
+    return isinstance(first, pathlib.Path)
 
 
 def _choose_size(sizes, default_size):

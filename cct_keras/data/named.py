@@ -5,6 +5,8 @@ import difflib
 import os
 import pathlib
 import re
+import shutil
+import tempfile
 
 import numpy as np
 
@@ -13,10 +15,13 @@ from cct_keras.data.arrays import shorten
 from cct_keras.data.raw import DataError
 from cct_keras.data.raw import RawData
 from cct_keras.data.raw import RawSplit
+from cct_keras.data.store import memory_budget
+from cct_keras.download import cache_folder
 
 SPLITS = ("train", "validation", "test")
 VERSION = re.compile(r"\d+\.\d+\.\d+")
 BATCH = 256
+LABELS = "labels.npy"
 
 
 def read_digits() -> RawData:
@@ -46,7 +51,6 @@ def read_tfds(
     name: str,
     data_dir: str | os.PathLike | None = None,
     splits: dict[str, str] | None = None,
-    limit_bytes: int | None = None,
 ) -> RawData:
     """An image classification set of TensorFlow Datasets.
 
@@ -59,7 +63,10 @@ def read_tfds(
         splits: What to read as `"train"`, `"validation"` and `"test"`, such as
             `{"train": "train[:90%]", "validation": "train[90%:]"}`. Without it the
             splits of these names.
-        limit_bytes: A set whose decoded images take more is refused.
+
+    Returns:
+        Arrays, if the images have one size and fit in memory. Else their files,
+        which are taken out of the prepared set once and kept in the cache.
     """
     import tensorflow_datasets as tfds
 
@@ -69,7 +76,7 @@ def read_tfds(
         image_key, label_key = _find_features(tfds, name, builder.info)
         if not builder.is_prepared():
             _prepare(name, builder)
-        reader = _Reader(tfds, name, builder, image_key, label_key, limit_bytes)
+        reader = _Reader(tfds, name, builder, image_key, label_key)
         found = {}
         for split, part in _choose_splits(name, builder.info, splits).items():
             images, labels = reader.read(part)
@@ -227,6 +234,11 @@ def _choose_splits(name, info, splits):
     return {split: splits[split] for split in SPLITS if split in splits}
 
 
+def _image_file(folder, index):
+    # A million files in one folder are too many for some file systems.
+    return folder / f"{index // 1000:04}" / f"{index:07}.image"
+
+
 def _select(images, chosen):
     if isinstance(images, np.ndarray):
         return images[chosen]
@@ -234,32 +246,26 @@ def _select(images, chosen):
 
 
 class _Reader:
-    """Decodes splits, within one limit for all of them."""
+    """Reads splits of a prepared set."""
 
-    def __init__(self, tfds, name, builder, image_key, label_key, limit_bytes):
+    def __init__(self, tfds, name, builder, image_key, label_key):
         self.tfds = tfds
         self.name = name
         self.builder = builder
         self.image_key = image_key
         self.label_key = label_key
-        self.limit_bytes = limit_bytes
-        self.used_bytes = 0
 
     def read(self, part):
         """Images and labels of a part such as `train[:10%]`."""
-        keys = {self.image_key: True, self.label_key: True}
         try:
-            dataset = self.builder.as_dataset(
-                split=part,
-                decoders=self.tfds.decode.PartialDecoding(keys),
-                read_config=self.tfds.ReadConfig(try_autocache=False),
-                shuffle_files=False,
-            )
-            count = int(dataset.cardinality())
             shape = self.builder.info.features[self.image_key].shape
-            if None in shape or count < 0:
-                return self._read_each(dataset)
-            return self._read_batches(dataset, count, shape)
+            if None in shape:
+                return self._extract(part)
+            dataset = self._dataset(part)
+            count = int(dataset.cardinality())
+            if count < 0 or count * int(np.prod(shape)) > memory_budget() // 2:
+                return self._extract(part)
+            return self._read_batches(dataset, count)
         except DataError:
             raise
         except Exception as error:
@@ -267,8 +273,16 @@ class _Reader:
                 f"{self.name}: {part} cannot be read: {_first_line(error)}"
             ) from error
 
-    def _read_batches(self, dataset, count, shape):
-        self._spend(count * int(np.prod(shape)))
+    def _dataset(self, part, decoders=None):
+        keys = {self.image_key: True, self.label_key: True}
+        return self.builder.as_dataset(
+            split=part,
+            decoders=self.tfds.decode.PartialDecoding(keys, decoders),
+            read_config=self.tfds.ReadConfig(try_autocache=False),
+            shuffle_files=False,
+        )
+
+    def _read_batches(self, dataset, count):
         images, labels, start = None, np.empty(count, np.int64), 0
         for batch in self.tfds.as_numpy(dataset.batch(BATCH)):
             pixels = self._as_pixels(batch[self.image_key])
@@ -281,23 +295,31 @@ class _Reader:
             raise DataError(f"{self.name}: {start} of {count} examples are there")
         return ([] if images is None else images), labels
 
-    def _read_each(self, dataset):
-        images, labels = [], []
-        for example in self.tfds.as_numpy(dataset):
-            self._spend(example[self.image_key].size)
-            images.append(self._as_pixels(example[self.image_key][None])[0])
-            labels.append(example[self.label_key])
-        if len({image.shape for image in images}) == 1:
-            images = np.stack(images)
-        return images, np.array(labels, np.int64)
+    def _extract(self, part):
+        """The files of a part: any image of them can be read at any time."""
+        info = self.builder.info
+        label = re.sub(r"[^\w.-]+", "_", f"{info.full_name} {part}")
+        folder = cache_folder() / "images" / label
+        if not (folder / LABELS).is_file():
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            temporary = pathlib.Path(tempfile.mkdtemp(dir=folder.parent, prefix="."))
+            try:
+                self._write_files(part, temporary)
+                os.replace(temporary, folder)
+            finally:
+                shutil.rmtree(temporary, ignore_errors=True)
+        labels = np.load(folder / LABELS)
+        return [_image_file(folder, i) for i in range(len(labels))], labels
 
-    def _spend(self, size):
-        self.used_bytes += size
-        if self.limit_bytes is not None and self.used_bytes > self.limit_bytes:
-            raise DataError(
-                f"{self.name}: the decoded images take more than {self.limit_bytes} "
-                "bytes; read a part, such as splits={'train': 'train[:10%]'}"
-            )
+    def _write_files(self, part, folder):
+        skip = {self.image_key: self.tfds.decode.SkipDecoding()}
+        labels = []
+        for i, example in enumerate(self.tfds.as_numpy(self._dataset(part, skip))):
+            path = _image_file(folder, i)
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(example[self.image_key])
+            labels.append(example[self.label_key])
+        np.save(folder / LABELS, np.array(labels, np.int64))
 
     def _as_pixels(self, images):
         if images.dtype == np.uint16:

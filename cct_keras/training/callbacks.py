@@ -10,6 +10,7 @@ import numpy as np
 
 from cct_keras.training.run_folder import RunError
 from cct_keras.training.run_folder import RunFolder
+from cct_keras.training.schedule import WarmupSchedule
 
 
 class Record(keras.callbacks.Callback):
@@ -21,7 +22,7 @@ class Record(keras.callbacks.Callback):
 
     Args:
         folder: Where snapshots go, or `None`.
-        schedule: Learning rate of a step.
+        schedule: Learning rate of each step.
         images: Images an epoch.
         validation_images: Images of the validation.
         patience: Epochs without a better validation before training ends.
@@ -32,7 +33,7 @@ class Record(keras.callbacks.Callback):
         self,
         folder: RunFolder | None,
         *,
-        schedule: Callable,
+        schedule: WarmupSchedule,
         images: int,
         validation_images: int,
         patience: int | None,
@@ -49,7 +50,7 @@ class Record(keras.callbacks.Callback):
         self.history = []
         self.best = None
         self.best_epoch = 0
-        self._seen = None
+        self.last = None
 
     def on_epoch_begin(self, epoch, logs=None):
         self._start = time.perf_counter()
@@ -59,26 +60,23 @@ class Record(keras.callbacks.Callback):
         self._trained = time.perf_counter()
 
     def on_test_end(self, logs=None):
-        self._seen = self.model.get_weights()
+        self.last = self.model.get_weights()
 
     def on_epoch_end(self, epoch, logs=None):
         now = time.perf_counter()
         row = {"epoch": epoch + 1, **{k: float(v) for k, v in (logs or {}).items()}}
-        last_step = keras.ops.convert_to_numpy(self.model.optimizer.iterations) - 1
+        last_step = (epoch + 1) * self.schedule.steps_per_epoch - 1
         row["learning_rate"] = float(self.schedule(last_step))
         row["seconds"] = now - self._start
         row["images_per_second"] = self.images / ((self._trained or now) - self._start)
         self.history.append(row)
         if self.best is None or self._is_better(row):
-            self.best = self._seen or self.model.get_weights()
+            self.best = self.last
             self.best_epoch = epoch + 1
         if self.patience and epoch + 1 - self.best_epoch >= self.patience:
             self.model.stop_training = True
         if self.folder is not None:
             self._save(epoch + 1)
-            if self.best_epoch == epoch + 1 and now - self._published > 60:
-                self.publish(self.best)
-                self._published = time.perf_counter()
 
     def _is_better(self, row):
         accuracy, best = row["val_accuracy"], self.best_row["val_accuracy"]
@@ -107,10 +105,14 @@ class Record(keras.callbacks.Callback):
             f"optimizer_{i}": x for i, x in enumerate(_values(self.model.optimizer))
         }
         arrays |= {f"best_{i}": x for i, x in enumerate(self.best)}
+        arrays |= {f"last_{i}": x for i, x in enumerate(self.last)}
         state = {"history": self.history, "best_epoch": self.best_epoch}
         try:
             self.folder.save_snapshot(epoch, arrays, state)
             self.folder.write_history(self.history)
+            if self.best_epoch == epoch and time.perf_counter() - self._published > 60:
+                self.publish(self.best)
+                self._published = time.perf_counter()
         except OSError as error:
             # The earlier snapshot stands; the next epoch may find space again.
             print(
@@ -135,6 +137,7 @@ class Record(keras.callbacks.Callback):
         _assign(self.model.optimizer, "optimizer", arrays)
         count = len(self.model.get_weights())
         self.best = [arrays[f"best_{i}"] for i in range(count)]
+        self.last = [arrays[f"last_{i}"] for i in range(count)]
         self.history = state["history"]
         self.best_epoch = state["best_epoch"]
         return len(self.history)

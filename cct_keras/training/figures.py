@@ -65,17 +65,14 @@ def _styled(draw):
 
 
 @_styled
-def learning_curves(history: Sequence[dict]):
+def learning_curves(history: Sequence[dict], best_epoch: int | None = None):
     """Loss, accuracy and learning rate over the epochs.
-
-    The best epoch is that of the highest validation accuracy, of equal ones that
-    of the lowest validation loss, of equal ones the first. Without accuracies the
-    loss decides; without validation no epoch is marked.
 
     Args:
         history: One dictionary an epoch: `epoch` from 1, and any of `loss`,
             `accuracy`, `val_loss`, `val_accuracy`, `learning_rate`. Missing,
             `None` and NaN values are left out.
+        best_epoch: Epoch to mark, the one whose weights were kept.
 
     Returns:
         A `matplotlib.figure.Figure`.
@@ -95,7 +92,6 @@ def learning_curves(history: Sequence[dict]):
     if not panels:
         raise NothingToDraw("the history has no values to draw")
     figure = _figure(3.7 * len(panels), 3.4)
-    best_epoch, best_key = _best_epoch(history)
     entries = {}
     for axes, (title, keys) in zip(
         figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True
@@ -109,9 +105,8 @@ def learning_curves(history: Sequence[dict]):
             lines = axes.plot(epochs, values, color=colour, marker=marker)
             if label:
                 entries.setdefault(label, lines[0])
-            if key == best_key:
+            if key == "val_accuracy" and best_epoch in epochs:
                 value = values[epochs.index(best_epoch)]
-                shown = _percent(value, 2) if "accuracy" in key else f"{value:.4g}"
                 rings = axes.plot(
                     [best_epoch],
                     [value],
@@ -121,7 +116,7 @@ def learning_curves(history: Sequence[dict]):
                     markerfacecolor="none",
                     markeredgecolor=INK,
                 )
-                entries[f"best: epoch {best_epoch}, {shown}"] = rings[0]
+                entries[f"best: epoch {best_epoch}, {_percent(value, 2)}"] = rings[0]
         if best_epoch is not None:
             axes.axvline(best_epoch, color=GREY, linewidth=0.8, linestyle=":")
         axes.set_title(title)
@@ -415,18 +410,6 @@ def _series(history, key):
     rows = [(row["epoch"], row.get(key)) for row in history]
     rows = [row for row in rows if row[1] is not None and math.isfinite(row[1])]
     return [epoch for epoch, _ in rows], [value for _, value in rows]
-
-
-def _best_epoch(history):
-    losses = dict(zip(*_series(history, "val_loss"), strict=True))
-    accuracies = dict(zip(*_series(history, "val_accuracy"), strict=True))
-    if accuracies:
-        # Training keeps the weights of the lower loss where accuracies are equal.
-        scores = {
-            epoch: (value, -losses.get(epoch, 0)) for epoch, value in accuracies.items()
-        }
-        return max(scores, key=scores.get), "val_accuracy"
-    return (min(losses, key=losses.get), "val_loss") if losses else (None, None)
 
 
 def _rate_axis(axes):

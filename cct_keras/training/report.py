@@ -53,7 +53,7 @@ def write_report(
     """
     test = metrics["test"]
     sections = [
-        _curves(history),
+        _curves(history, (metrics.get("validation") or {}).get("epoch")),
         _confusion(test, class_names),
         _per_class(test),
         _calibration(test),
@@ -106,9 +106,9 @@ def _tiles(metrics):
     return f'<dl class="tiles">\n{rows}\n</dl>'
 
 
-def _curves(history):
+def _curves(history, best_epoch):
     try:
-        figure = figures.learning_curves(history)
+        figure = figures.learning_curves(history, best_epoch)
     except figures.NothingToDraw:
         return ""
     return _section("Learning curves", _image(figure, "svg", "Learning curves"))

@@ -18,6 +18,12 @@ from cct_keras.atomic_file import atomic_file
 SETTINGS = "run.json"
 METRICS = "metrics.json"
 MODEL = "model.keras"
+LAST_MODEL = "last.keras"
+REPORT = "report.html"
+SNAPSHOTS = "snapshots"
+TENSORBOARD = "tensorboard"
+HISTORY = "history.csv"
+OWN_FILES = (METRICS, MODEL, LAST_MODEL, REPORT, HISTORY, SNAPSHOTS, TENSORBOARD)
 KEPT_SNAPSHOTS = 2
 
 
@@ -89,18 +95,23 @@ class RunFolder:
                 "--out, or throw that run away with --restart"
             )
         if earlier is None:
-            self._clear()
+            found = [name for name in OWN_FILES if (self.path / name).exists()]
+            if found:
+                raise RunError(
+                    f"{self.path} holds files of something else ({', '.join(found)}): "
+                    "choose another folder with --out, or remove them with --restart"
+                )
             self.write_json(SETTINGS, settings)
         return (self.path / METRICS).is_file() and (self.path / MODEL).is_file()
 
     def _clear(self):
         """Removes what an earlier run wrote, and nothing else."""
-        for name in (SETTINGS, METRICS, MODEL, "last.keras", "history.csv"):
-            (self.path / name).unlink(missing_ok=True)
-        for name in ("report.html", "preview.png"):
-            (self.path / name).unlink(missing_ok=True)
-        for name in ("snapshots", "tensorboard"):
-            shutil.rmtree(self.path / name, ignore_errors=True)
+        for name in (SETTINGS, *OWN_FILES):
+            path = self.path / name
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
 
     # === Snapshots ===
 
@@ -112,7 +123,7 @@ class RunFolder:
             arrays: NumPy arrays by name.
             state: Plain JSON values.
         """
-        folder = self.path / "snapshots"
+        folder = self.path / SNAPSHOTS
         folder.mkdir(exist_ok=True)
         text = np.frombuffer(json.dumps(state).encode(), "uint8")
         target = folder / f"epoch_{epoch:06d}.npz"
@@ -151,7 +162,7 @@ class RunFolder:
 
     def _snapshots(self):
         """Newest first."""
-        return sorted((self.path / "snapshots").glob("epoch_*.npz"), reverse=True)
+        return sorted((self.path / SNAPSHOTS).glob("epoch_*.npz"), reverse=True)
 
     # === Other files ===
 
@@ -166,7 +177,7 @@ class RunFolder:
         lines = [",".join(columns)] + [
             ",".join(str(row.get(name, "")) for name in columns) for row in history
         ]
-        with atomic_file(self.path / "history.csv") as temporary:
+        with atomic_file(self.path / HISTORY) as temporary:
             temporary.write_text("\n".join(lines) + "\n")
 
     def save_model(self, model, name: str) -> None:

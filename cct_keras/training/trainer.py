@@ -3,10 +3,12 @@
 import dataclasses
 import platform
 import time
+from typing import NamedTuple
 
 import keras
 import numpy as np
 
+from cct_keras.data import DataError
 from cct_keras.data import Dataset
 from cct_keras.data import load_data
 from cct_keras.data.pipeline import steps_per_epoch
@@ -23,7 +25,11 @@ from cct_keras.training.evaluation import measure
 from cct_keras.training.recipe import Recipe
 from cct_keras.training.recipes import find_recipe
 from cct_keras.training.report import write_report
+from cct_keras.training.run_folder import LAST_MODEL
+from cct_keras.training.run_folder import METRICS
 from cct_keras.training.run_folder import MODEL
+from cct_keras.training.run_folder import REPORT
+from cct_keras.training.run_folder import TENSORBOARD
 from cct_keras.training.run_folder import RunFolder
 from cct_keras.training.schedule import WarmupSchedule
 
@@ -97,7 +103,7 @@ def train(
     >>> run.metrics["test"]["top1"] > 0.5
     True
     """
-    started = time.perf_counter()
+    options = _Options(seed, jit, verbose, tuple(callbacks), command)
     if variant is not None:
         fields["variant"] = find_variant(variant) and variant
     if weights is not None:
@@ -108,9 +114,7 @@ def train(
     for note in data.notes:
         _say(verbose, f"note: {note}")
     if out is None:
-        return _train(
-            data, recipe, None, seed, jit, verbose, callbacks, command, started
-        )
+        return _train(data, recipe, None, options)
     with RunFolder(out) as folder:
         settings = {
             "data": data.name,
@@ -123,30 +127,39 @@ def train(
         if folder.begin(settings, restart):
             _say(verbose, f"{out} is complete; --restart trains anew")
             return _complete_run(folder, data)
-        return _train(
-            data, recipe, folder, seed, jit, verbose, callbacks, command, started
-        )
+        return _train(data, recipe, folder, options)
 
 
-def _train(data, recipe, folder, seed, jit, verbose, callbacks, command, started):
-    keras.utils.set_random_seed(seed)
+class _Options(NamedTuple):
+    """What a run needs to know beside data and recipe."""
+
+    seed: int
+    jit: bool | None
+    verbose: bool
+    callbacks: tuple
+    command: str | None
+
+
+def _train(data, recipe, folder, options):
+    started, verbose = time.perf_counter(), options.verbose
+    keras.utils.set_random_seed(options.seed)
     model = build_model(data, recipe, classifier_activation=None)
     final = build_model(data, recipe, load=False)
-    schedule = compile_model(model, data, recipe, jit)
+    schedule = compile_model(model, data, recipe, options.jit)
     record = Record(
         folder,
         schedule=schedule,
         images=schedule.steps_per_epoch * min(recipe.batch_size, len(data.train)),
         validation_images=len(data.validation),
         patience=recipe.patience,
-        publish=lambda best: _save_best(folder, final, best),
+        publish=lambda best: _save(folder, final, best, MODEL),
     )
     record.set_model(model)
     first_epoch = record.restore() if folder else 0
     if first_epoch:
         _say(verbose, f"going on after epoch {first_epoch} of {recipe.total_epochs}")
     if first_epoch < recipe.total_epochs and not record.is_over:
-        _fit(model, data, recipe, record, seed, first_epoch, folder, verbose, callbacks)
+        _fit(model, data, recipe, record, first_epoch, options)
 
     final.set_weights(record.best)
     probabilities, test = measure(final, data, "test")
@@ -173,10 +186,9 @@ def _train(data, recipe, folder, seed, jit, verbose, callbacks, command, started
         "fingerprint": data.fingerprint,
     }
     if folder:
-        _save_best(folder, final, record.best)
-        _write_results(
-            folder, data, recipe, record, metrics, probabilities, seed, command
-        )
+        _save(folder, final, record.last, LAST_MODEL)
+        _save(folder, final, record.best, MODEL)
+        _write_results(folder, data, recipe, record, metrics, probabilities, options)
     low, high = test["top1_ci95"]
     _say(
         verbose,
@@ -185,7 +197,7 @@ def _train(data, recipe, folder, seed, jit, verbose, callbacks, command, started
     )
     if folder:
         _say(verbose, f"model: {folder.path / MODEL}")
-        _say(verbose, f"report: {folder.path / 'report.html'}")
+        _say(verbose, f"report: {folder.path / REPORT}")
     return Run(final, record.history, metrics, data)
 
 
@@ -214,6 +226,11 @@ def _plain(recipe):
 def load_for(data, recipe: Recipe, *, image_size, data_dir, seed: int) -> Dataset:
     """Loads data in the size that suits a recipe's variant."""
     if isinstance(data, Dataset):
+        if image_size not in (None, data.image_size):
+            raise DataError(
+                f"the data are loaded at {data.image_size}; give `image_size` to "
+                f"`load_data` instead. Received: image_size={image_size!r}"
+            )
         return data
     row = find_variant(recipe.variant)
     patches = row.family != "CCT"
@@ -280,7 +297,11 @@ def precision_policy(precision: str) -> str:
     """The dtype policy of a recipe's precision on this machine."""
     if precision != "mixed":
         return precision
-    return "mixed_bfloat16" if has_accelerator() else "float32"
+    if not has_accelerator():
+        return "float32"
+    # Not every GPU is fast in bfloat16; the published runs used float16.
+    is_tpu = any("tpu" in device for device in keras.distribution.list_devices())
+    return "mixed_bfloat16" if is_tpu else "mixed_float16"
 
 
 def has_accelerator() -> bool:
@@ -356,7 +377,7 @@ def _not_decayed(model, recipe):
     ]
 
 
-def _fit(model, data, recipe, record, seed, first_epoch, folder, verbose, callbacks):
+def _fit(model, data, recipe, record, first_epoch, options):
     steps = steps_per_epoch(len(data.train), recipe.batch_size)
     watching = [
         StopOnNaN(
@@ -367,49 +388,57 @@ def _fit(model, data, recipe, record, seed, first_epoch, folder, verbose, callba
     ]
     if recipe.ema is not None:
         watching.append(keras.callbacks.SwapEMAWeights())
-    if verbose:
+    if options.verbose:
         watching.append(Progress(steps, recipe.total_epochs, record))
-    if folder:
-        watching.append(
-            keras.callbacks.TensorBoard(folder.path / "tensorboard", write_graph=False)
+    if record.folder:
+        logs = record.folder.path / TENSORBOARD
+        watching.append(keras.callbacks.TensorBoard(logs, write_graph=False))
+    try:
+        model.fit(
+            data.training_pipeline(recipe, first_epoch=first_epoch, seed=options.seed),
+            epochs=recipe.total_epochs,
+            initial_epoch=first_epoch,
+            steps_per_epoch=steps,
+            shuffle=False,
+            validation_data=data.pipeline("validation", max(recipe.batch_size, 256)),
+            callbacks=[*watching, *options.callbacks],
+            verbose=0,
         )
-    model.fit(
-        data.training_pipeline(recipe, first_epoch=first_epoch, seed=seed),
-        epochs=recipe.total_epochs,
-        initial_epoch=first_epoch,
-        steps_per_epoch=steps,
-        shuffle=False,
-        validation_data=data.pipeline("validation", max(recipe.batch_size, 256)),
-        callbacks=[*watching, *callbacks],
-        verbose=0,
-    )
+    except KeyboardInterrupt:
+        if record.folder:
+            done = len(record.history)
+            _say(
+                options.verbose,
+                f"\ninterrupted; the same call goes on after epoch {done}",
+            )
+        raise
 
 
 # === Results ===
 
 
-def _save_best(folder, final, best):
-    final.set_weights(best)
-    folder.save_model(final, MODEL)
+def _save(folder, final, weights, name):
+    final.set_weights(weights)
+    folder.save_model(final, name)
 
 
-def _write_results(folder, data, recipe, record, metrics, probabilities, seed, command):
+def _write_results(folder, data, recipe, record, metrics, probabilities, options):
     folder.write_history(record.history)
     write_report(
-        folder.path / "report.html",
+        folder.path / REPORT,
         title=f"{recipe.variant} on {data.name}",
         metrics=metrics,
         history=record.history,
         class_names=data.class_names,
         examples=find_mistakes(data, "test", probabilities),
-        facts=_facts(data, recipe, seed, command),
+        facts=_facts(data, recipe, options),
         notes=list(data.notes),
     )
     # Last, as it says that the run is complete.
-    folder.write_json("metrics.json", metrics)
+    folder.write_json(METRICS, metrics)
 
 
-def _facts(data, recipe, seed, command):
+def _facts(data, recipe, options):
     import tensorflow as tf
 
     from cct_keras import __version__
@@ -417,13 +446,13 @@ def _facts(data, recipe, seed, command):
     default = Recipe()
     height, width = data.image_size
     return {
-        "command": command or "cct_keras.train",
+        "command": options.command or "cct_keras.train",
         "data": data.describe(),
         "data fingerprint": data.fingerprint,
         "mean": ", ".join(f"{value:.4f}" for value in data.mean),
         "std": ", ".join(f"{value:.4f}" for value in data.std),
         "image size": f"{height} x {width}",
-        "seed": str(seed),
+        "seed": str(options.seed),
         **{
             f"recipe: {name}": str(value)
             for name, value in _plain(recipe).items()

@@ -162,6 +162,11 @@ def test_nan_stops_with_the_step_and_advice(source):
         train(source, **PLAIN, lr=1e30, clip_norm=None, warmup_epochs=0)
 
 
+def test_loaded_data_keep_their_size(source):
+    with pytest.raises(ValueError, match="loaded at .*Received: image_size=24"):
+        train(cct_keras.load_data(source), image_size=24)
+
+
 def test_unknown_field(source):
     with pytest.raises(ValueError, match="unknown recipe field 'mixupp'.*mixup"):
         train(source, mixupp=1)
@@ -285,6 +290,13 @@ def test_a_broken_settings_file(source, tmp_path):
         train(source, tmp_path, **PLAIN)
     train(source, tmp_path, **PLAIN, epochs=1, restart=True)
     assert (tmp_path / "metrics.json").is_file()
+
+
+def test_a_folder_of_something_else_is_left_alone(source, tmp_path):
+    (tmp_path / "model.keras").write_text("mine")
+    with pytest.raises(RunError, match=r"something else \(model.keras\)"):
+        train(source, tmp_path, **PLAIN)
+    assert (tmp_path / "model.keras").read_text() == "mine"
 
 
 def test_restart_removes_only_its_own_files(source, tmp_path):
