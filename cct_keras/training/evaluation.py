@@ -54,7 +54,7 @@ def measure(
     """Probabilities of all images of a split, and the metrics."""
     parts = [
         keras.ops.convert_to_numpy(model.predict_on_batch(images))
-        for images, _ in data.pipeline(split, batch_size)
+        for images, _ in data.pipeline(split, batch_size).as_numpy_iterator()
     ]
     probabilities = np.concatenate(parts)
     labels = getattr(data, split).labels

@@ -297,18 +297,18 @@ def precision_policy(precision: str) -> str:
     """The dtype policy of a recipe's precision on this machine."""
     if precision != "mixed":
         return precision
-    if not has_accelerator():
-        return "float32"
     # Not every GPU is fast in bfloat16; the published runs used float16.
-    is_tpu = any("tpu" in device for device in keras.distribution.list_devices())
-    return "mixed_bfloat16" if is_tpu else "mixed_float16"
+    policies = {"cpu": "float32", "tpu": "mixed_bfloat16"}
+    return policies.get(device_type(), "mixed_float16")
 
 
-def has_accelerator() -> bool:
-    """Whether the backend computes on something else than a CPU."""
-    return any(
-        not device.startswith("cpu") for device in keras.distribution.list_devices()
-    )
+def device_type() -> str:
+    """What the backend computes on: `"cpu"`, `"gpu"` or `"tpu"`."""
+    if keras.config.backend() == "torch":
+        import torch
+
+        return "gpu" if torch.cuda.is_available() else "cpu"
+    return keras.distribution.list_devices()[0].split(":")[0]
 
 
 def compile_model(
@@ -350,7 +350,7 @@ def compile_model(
     optimizer.exclude_from_weight_decay(var_list=_not_decayed(model, recipe))
     if jit is None:
         # XLA on a CPU halves the speed of TensorFlow's own kernels.
-        slow = keras.config.backend() == "tensorflow" and not has_accelerator()
+        slow = keras.config.backend() == "tensorflow" and device_type() == "cpu"
         jit = False if slow or keras.config.backend() == "torch" else "auto"
     model.compile(
         optimizer=optimizer,
