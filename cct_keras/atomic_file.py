@@ -4,6 +4,9 @@ import pathlib
 import tempfile
 from collections.abc import Iterator
 
+# What a killed process leaves behind begins with it.
+TEMPORARY = ".cct_keras-"
+
 
 @contextlib.contextmanager
 def atomic_file(path: pathlib.Path) -> Iterator[pathlib.Path]:
@@ -11,7 +14,7 @@ def atomic_file(path: pathlib.Path) -> Iterator[pathlib.Path]:
     suffix = "".join(path.suffixes[-2:])
     if not path.parent.is_dir():
         raise FileNotFoundError(f"the folder {path.parent} does not exist")
-    handle, name = tempfile.mkstemp(suffix=suffix, prefix=".", dir=path.parent)
+    handle, name = tempfile.mkstemp(suffix=suffix, prefix=TEMPORARY, dir=path.parent)
     os.close(handle)
     temporary = pathlib.Path(name)
     try:

@@ -32,12 +32,18 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong."""
+
+    def error(self, message):
+        print(f"{self.prog}: error: {message}", file=sys.stderr)
+        sys.exit(2)
+
+
 def _parser():
     from cct_keras import __version__
 
-    parser = argparse.ArgumentParser(
-        prog="cct-keras", description="Compact transformers for Keras 3."
-    )
+    parser = _Parser(prog="cct-keras", description="Compact transformers for Keras 3.")
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(title="commands", required=True)
 
@@ -334,6 +340,8 @@ def _evaluate(arguments):
         print(json.dumps(metrics, indent=2))
         return
     low, high = metrics["top1_ci95"]
+    for note in metrics["notes"]:
+        print(f"note: {note}")
     print(f"images  {metrics['count']:,}")
     print(f"top-1   {metrics['top1']:.2%} (95 % interval {low:.2%} to {high:.2%})")
     if metrics["top5"] is not None:

@@ -271,6 +271,11 @@ def _as_pixels(x, scale, *, split, where, notes):
             f"{where}: pixels from {low:g} to {high:g}, but those of the training "
             f"images lie in 0..{scale.top}; one scale for all splits is expected"
         )
+    if x.dtype == np.uint8 and scale.top > 255:
+        raise DataError(
+            f"{where}: 8-bit pixels, but those of the training images lie in "
+            f"0..{scale.top}; one scale for all splits is expected"
+        )
     if high * scale.factor < DARK:
         notes.append(
             f"the {split} images are dark: no pixel exceeds "
@@ -321,7 +326,7 @@ def _as_labels(y, *, where):
         raise DataError(f"{where}: labels of shape {y.shape}; (n,) is expected")
     if y.dtype.kind in "SO":
         y = _as_text(y, where=where)
-    if y.dtype.kind == "f" and not np.array_equal(y, np.rint(y)):
+    if y.dtype.kind == "f" and not (np.isfinite(y) & (y == np.rint(y))).all():
         raise DataError(f"{where}: the labels are not whole numbers")
     if y.dtype.kind not in "biufU":
         raise DataError(

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import sys
 
 import numpy as np
@@ -20,6 +21,7 @@ from cct_keras.data.idx import is_idx_folder
 from cct_keras.data.idx import read_idx
 from cct_keras.data.known import CIFAR_NAMES
 from cct_keras.data.known import DATASETS
+from cct_keras.data.known import KnownDataset
 from cct_keras.data.named import read_digits
 from cct_keras.data.named import read_tfds
 from cct_keras.data.raw import DataError
@@ -35,9 +37,10 @@ from cct_keras.layers.preprocessing import central_box
 LARGEST_NATIVE_SIZE = 64
 # Training images keep this much more than the model sees, for crops to choose from.
 MARGIN = 1.25
+HASHED_BYTES = 4 * 2**30
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Split:
     """Images and labels of one part of a data set.
 
@@ -53,7 +56,7 @@ class Split:
         return len(self.labels)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Dataset:
     """Three splits and what a model needs to know of them.
 
@@ -65,10 +68,12 @@ class Dataset:
         mean: Of each channel, for pixels scaled to 0..1.
         std: Of each channel.
         crop: Share of an image that evaluation keeps.
-        train: Images in at least `image_size`.
+        train: Images in their own size, the large ones reduced.
         validation: Images in exactly `image_size`.
         test: Images in exactly `image_size`.
         fingerprint: Hash of all images and labels.
+        cut: Shares of the validation and the test split that would be cut off, and
+            the seed.
         notes: What a user should know: skipped files, cut splits, duplicates.
     """
 
@@ -83,6 +88,7 @@ class Dataset:
     validation: Split
     test: Split
     fingerprint: str
+    cut: tuple[float, float, int]
     notes: tuple[str, ...]
 
     @property
@@ -185,22 +191,23 @@ def load_data(
     """
     if isinstance(source, Dataset):
         return source
-    raw = _read(source, data_dir)
+    raw, known = _read(source, data_dir)
     notes = list(raw.notes)
     _cut_splits(raw, validation, test, seed, notes)
     sizes, grey = _look_at(raw, notes)
     channels = channels or (1 if grey else 3)
-    known = DATASETS.get(raw.name)
     if image_size is None:
         image_size = (known and known.image_size) or _choose_size(sizes, default_size)
-    image_size = _as_size(image_size, multiple)
+    image_size = as_size(image_size, multiple)
 
     notes += _recognise_jpeg_cifar(raw, sizes)
-    digests = {name: _digests(split.images) for name, split in raw.splits.items()}
+    digests = _all_digests(raw)
     notes += _report_duplicates(digests)
-    splits = _load_images(raw, digests, sizes, image_size, channels, crop, notes)
     fingerprint = _fingerprint(raw, digests)
-    mean, std = _normalisation(known, splits["train"].images, channels, fingerprint)
+    splits = _load_images(raw, sizes, image_size, channels, crop, notes)
+    mean, std = _normalisation(
+        known, splits["train"].images, channels, f"{fingerprint[:32]}-{image_size}"
+    )
     return Dataset(
         name=raw.name,
         class_names=raw.class_names,
@@ -211,35 +218,103 @@ def load_data(
         crop=crop,
         **splits,
         fingerprint=fingerprint,
+        cut=(validation, test, seed),
         notes=tuple(notes),
     )
 
 
-def _read(source, data_dir) -> RawData:
+def load_evaluation_data(
+    source,
+    split: str,
+    *,
+    image_size: tuple[int, int],
+    channels: int,
+    crop: float,
+    trained_on: dict | None = None,
+    data_dir=None,
+) -> Dataset:
+    """Reads what a model is to be measured on.
+
+    Args:
+        source: As for `load_data`.
+        split: `"train"`, `"validation"` or `"test"`. Where the source has none of
+            that name, it is what training had cut off, if the model was trained on
+            this source, and else all images.
+        image_size: Height and width of the model's images.
+        channels: Channels of the model's images.
+        crop: Share of an image that is kept.
+        trained_on: What the model knows of its data.
+        data_dir: Where tensorflow-datasets keeps its prepared data.
+
+    Returns:
+        A `Dataset` of which only this split is to be used.
+    """
+    raw, _ = _read(source, data_dir)
+    notes = list(raw.notes)
+    if split not in raw.splits:
+        raw = _cut_as_in_training(raw, trained_on, split, notes)
+    raw.splits = {split: raw.splits[split]}
+    sizes, _ = _look_at(raw, notes)
+    splits = _load_images(raw, sizes, image_size, channels, crop, notes)
+    return Dataset(
+        name=raw.name,
+        class_names=raw.class_names,
+        image_size=image_size,
+        channels=channels,
+        mean=(),
+        std=(),
+        crop=crop,
+        **dict.fromkeys(("train", "validation", "test"), splits[split]),
+        fingerprint="",
+        cut=(0.0, 0.0, 0),
+        notes=tuple(notes),
+    )
+
+
+def _cut_as_in_training(raw, trained_on, split, notes):
+    if trained_on is not None:
+        cut = dataclasses.replace(raw, splits=dict(raw.splits))
+        try:
+            _cut_splits(cut, **trained_on["cut"], notes=[])
+            _look_at(cut, [])
+            known = _fingerprint(cut, _all_digests(cut)) == trained_on["fingerprint"]
+        except DataError:
+            known = False
+        if known:
+            return cut
+    whole = raw.splits["train"]
+    notes.append(f"no {split} split: all {len(whole.labels):,} images are measured")
+    return dataclasses.replace(raw, splits={split: whole})
+
+
+def _read(source, data_dir) -> tuple[RawData, KnownDataset | None]:
+    """The raw data, and what is known of them if they came by name."""
     if not isinstance(source, (str, os.PathLike)):
-        return read_arrays(source)
+        return read_arrays(source), None
     path = pathlib.Path(source).expanduser()
     if path.is_dir():
-        return read_idx(path) if is_idx_folder(path) else read_folder(path)
+        read = read_idx if is_idx_folder(path) else read_folder
+        return read(path), None
     if path.is_file():
         if path.suffix != ".npz":
             raise DataError(
                 f"{path}: a data set is a folder, an .npz file or a name; "
                 "this is another file"
             )
-        return read_npz(path)
-    if source == "digits":
-        return read_digits()
-    if path.suffix == ".npz" or os.sep in str(source):
+        return read_npz(path), None
+    if not re.fullmatch(r"[\w-]+(/[\w.+-]+)?(:[\d.]+)?", str(source)):
         raise DataError(f"no such file or folder: {source}")
-    known = DATASETS.get(str(source))
-    return read_tfds(str(source), data_dir, splits=known and known.splits)
+    known = DATASETS.get(re.split("[/:]", str(source))[0])
+    if source == "digits":
+        return read_digits(), known
+    return read_tfds(str(source), data_dir, splits=known and known.splits), known
 
 
 # === Splits ===
 
 
 def _cut_splits(raw, validation, test, seed, notes):
+    """Cuts off what the source does not have."""
     for name, share in (("test", test), ("validation", validation)):
         if name in raw.splits:
             continue
@@ -263,13 +338,19 @@ def _cut_splits(raw, validation, test, seed, notes):
 
 
 def _stratified_choice(labels, share, seed):
-    """Of every class the same share, spread evenly over a random order."""
-    position = np.empty(len(labels))
+    """Of every class the same share; the only image of a class is never chosen."""
+    position = np.full(len(labels), np.inf)
     generator = np.random.default_rng(seed)
     for label in np.unique(labels):
         members = generator.permutation(np.flatnonzero(labels == label))
-        position[members] = (np.arange(len(members)) + 0.5) / len(members)
-    return position < share
+        if len(members) > 1:
+            position[members] = (np.arange(len(members)) + 0.5) / len(members)
+    # In random order, as small classes have their images at the same positions.
+    order = generator.permutation(len(labels))
+    order = order[np.argsort(position[order], kind="stable")]
+    chosen = np.zeros(len(labels), bool)
+    chosen[order[: round(share * len(labels))]] = True
+    return chosen & np.isfinite(position)
 
 
 def _select(split, indices):
@@ -321,7 +402,8 @@ def _choose_size(sizes, default_size):
     return tuple(sizes[0].tolist()) if alike and small else default_size
 
 
-def _as_size(image_size, multiple):
+def as_size(image_size: int | tuple[int, int], multiple: int = 1) -> tuple[int, int]:
+    """Height and width from a side or from both, as multiples of a patch."""
     size = (image_size,) * 2 if isinstance(image_size, int) else tuple(image_size)
     if len(size) != 2 or not all(isinstance(side, int) and side > 0 for side in size):
         raise DataError(
@@ -334,11 +416,11 @@ def _as_size(image_size, multiple):
 # === Images ===
 
 
-def _load_images(raw, digests, sizes, image_size, channels, crop, notes):
+def _load_images(raw, sizes, image_size, channels, crop, notes):
     shrink = round(MARGIN * max(image_size))
     factor = np.minimum(1, shrink / sizes.min(axis=1))
     in_memory = channels * (sizes.prod(axis=1) * factor**2).sum() <= memory_budget()
-    if not in_memory:
+    if not in_memory and any(map(_is_files, raw.splits.values())):
         notes.append("the images do not fit in memory and are read in every epoch")
     readers = {
         "train": functools.partial(_training_image, channels, shrink),
@@ -350,14 +432,13 @@ def _load_images(raw, digests, sizes, image_size, channels, crop, notes):
         if _is_files(split):
             if not in_memory:
                 size = None if name == "train" else image_size
-                store = ImageFiles(split.images, read, channels, size)
+                store = ImageFiles(split.images, split.labels, read, channels, size)
                 splits[name] = Split(store, split.labels)
                 continue
             images, unreadable = read_images(split.images, read)
             broken |= unreadable
             good = [i for i, image in enumerate(images) if image is not None]
             split.labels = split.labels[good]
-            digests[name] = [digests[name][i] for i in good]
             images = [images[i] for i in good]
         elif _is_ready(split.images, image_size, channels, shrink, name):
             images = split.images
@@ -462,14 +543,25 @@ def _recognise_jpeg_cifar(raw, sizes):
     return []
 
 
-def _digests(images):
-    return [
-        hashlib.blake2b(
-            image.read_bytes() if isinstance(image, pathlib.Path) else image.tobytes(),
-            digest_size=12,
-        ).digest()
-        for image in images
-    ]
+def _all_digests(raw):
+    """A hash of each image; of very many bytes in files their names and sizes."""
+    files = (split.images for split in raw.splits.values() if _is_files(split))
+    total = sum(path.stat().st_size for paths in files for path in paths)
+
+    def digest(image):
+        if not isinstance(image, pathlib.Path):
+            content = image.tobytes()
+        elif total <= HASHED_BYTES:
+            content = image.read_bytes()
+        else:
+            name = f"{image.parent.name}/{image.name}"
+            content = f"{name} {image.stat().st_size}".encode()
+        return hashlib.blake2b(content, digest_size=12).digest()
+
+    return {
+        name: [digest(image) for image in split.images]
+        for name, split in raw.splits.items()
+    }
 
 
 def _report_duplicates(digests):
@@ -497,10 +589,12 @@ def _fingerprint(raw, digests):
     return total.hexdigest()
 
 
-def _normalisation(known, images, channels, fingerprint):
+def _normalisation(known, images, channels, label):
     if known and known.mean and len(known.mean) == channels:
         return known.mean, known.std
-    record = cache_folder() / "statistics" / f"{fingerprint[:32]}-{channels}.json"
+    # Reduced images vary less: the size is part of the label.
+    label = re.sub(r"\W+", "-", f"{label}-{channels}")
+    record = cache_folder() / "statistics" / f"{label}.json"
     try:
         values = json.loads(record.read_text())
         return tuple(values["mean"]), tuple(values["std"])
@@ -520,7 +614,11 @@ def _statistics(pixels):
     values = np.arange(256) / 255
     means, deviations = [], []
     for channel in range(pixels.shape[-1]):
-        counts = np.bincount(pixels[:, channel], minlength=256)
+        counts = np.zeros(256, np.int64)
+        # In chunks: `bincount` makes eight bytes of every one.
+        for start in range(0, len(pixels), 2**22):
+            part = pixels[start : start + 2**22, channel]
+            counts += np.bincount(part, minlength=256)
         mean = (counts @ values) / counts.sum()
         variance = (counts @ (values - mean) ** 2) / counts.sum()
         means.append(round(float(mean), 4))

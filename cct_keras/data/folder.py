@@ -175,6 +175,11 @@ def _images(paths):
     return [path for path in paths if _is_image(path)]
 
 
+def list_images(folder: pathlib.Path) -> list[pathlib.Path]:
+    """All image files below a folder, in sorted order."""
+    return _images(_walk(folder))
+
+
 # === Files ===
 
 

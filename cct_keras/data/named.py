@@ -147,7 +147,8 @@ def _builder_without_code(tfds, name, data_dir, known):
     near = difflib.get_close_matches(base, known)
     hint = f"; near matches: {', '.join(near)}" if near else ""
     raise DataError(
-        f"{name}: no such set in TensorFlow Datasets and none prepared in {root}{hint}"
+        f"{name}: no such file or folder, no such set in TensorFlow Datasets, and "
+        f"none prepared in {root}{hint}"
     )
 
 

@@ -12,6 +12,7 @@ from cct_keras.data.policies import auto_augment
 from cct_keras.data.policies import parse_rand_augment
 from cct_keras.data.policies import rand_augment
 from cct_keras.data.store import ImageArray
+from cct_keras.layers.preprocessing import central_box
 
 
 def steps_per_epoch(count: int, batch_size: int) -> int:
@@ -122,11 +123,19 @@ def _gather(store, indices, fit):
 
 
 def _fit(images, data):
+    """What evaluation sees of images."""
     import tensorflow as tf
 
     if images.shape[1:3] == data.image_size:
         return images
-    return tf.image.resize(images, data.image_size)
+    height, width = tf.unstack(tf.shape(images)[1:3])
+    top, left, bottom, right = central_box(
+        height, width, data.image_size, data.crop, tf.minimum, tf.maximum
+    )
+    images = tf.image.resize(
+        images[:, top:bottom, left:right], data.image_size, "bicubic", antialias=True
+    )
+    return tf.clip_by_value(images, 0.0, 255.0)
 
 
 def _crop(store, indices, data, recipe, seed):
@@ -135,9 +144,16 @@ def _crop(store, indices, data, recipe, seed):
     flip = recipe.flip
     if flip == "auto":
         flip = 0.5 if data.channels == 3 else 0.0
-    if recipe.crop != "resized":
+    kind = recipe.crop
+    if kind == "auto":
+        ready = isinstance(store, ImageArray) and store.array.shape[1:3] == (
+            data.image_size
+        )
+        kind = "padded" if ready else "resized"
+    if kind != "resized":
         images = _gather(store, indices, lambda image: _fit(image, data))
-        padding = recipe.crop_padding if recipe.crop == "padded" else 0
+        padding = recipe.crop_padding if kind == "padded" else 0
+        padding = round(padding * min(data.image_size))
         return padded_crop(images, seed, padding=padding, flip=flip)
 
     def crop(images, seed):
@@ -169,7 +185,10 @@ def _augment(images, data, recipe, seed):
 def _keras_cv_augment(data, seed):
     """keras-cv's RandAugment at the published strength, image by image."""
     import keras_cv
+    import tensorflow as tf
 
+    # Some of its operations take their seeds from here.
+    tf.random.set_seed(seed)
     if data.channels != 3:
         raise ValueError("augment='keras_cv' takes colour images only")
     return keras_cv.layers.RandAugment(

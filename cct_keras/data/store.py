@@ -92,18 +92,22 @@ class RaggedImages:
 class ImageFiles:
     """Files that are read whenever they are needed, for more than fits in memory.
 
-    A file that turns out to be broken is named once on stderr, and the next one
-    takes its place.
+    A file that turns out to be broken is named once on stderr, and the next one of
+    its class takes its place.
 
     Args:
         paths: The files.
+        labels: Their classes.
         read: Function of a path that returns a uint8 array.
         channels: Channels of every image.
         size: Height and width, if `read` gives all images one size.
     """
 
-    def __init__(self, paths: list, read, channels: int, size: tuple | None = None):
+    def __init__(
+        self, paths: list, labels, read, channels: int, size: tuple | None = None
+    ):
         self.paths = paths
+        self.labels = labels
         self.read = read
         self.channels = channels
         self.size = size or (None, None)
@@ -114,8 +118,10 @@ class ImageFiles:
         return len(self.paths)
 
     def __getitem__(self, index):
-        for turn in range(len(self.paths)):
-            path = self.paths[(int(index) + turn) % len(self.paths)]
+        alike = np.flatnonzero(self.labels == self.labels[index])
+        start = np.searchsorted(alike, index)
+        for position in np.roll(alike, -start):
+            path = self.paths[position]
             try:
                 return self.read(path)
             except ValueError as error:
@@ -123,7 +129,7 @@ class ImageFiles:
                     if path not in self.broken:
                         print(f"skipped {error}", file=sys.stderr)
                         self.broken[path] = str(error)
-        raise ValueError("none of the image files can be read")
+        raise ValueError(f"no file of the class of {self.paths[index]} can be read")
 
     def tensor(self, index):
         """One image as uint8."""

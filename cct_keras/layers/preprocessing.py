@@ -23,6 +23,8 @@ class Preprocessing(keras.layers.Layer):
         interpolation: `"bicubic"`, `"bilinear"` or `"nearest"`.
         class_names: Names of the classes that the model tells apart; they travel
             in its file.
+        trained_on: What the model was trained on: `name`, `fingerprint` and
+            `seed` of the data.
 
     Input shape:
         `(batch, height, width, channels)`, values from 0 to 255.
@@ -46,6 +48,7 @@ class Preprocessing(keras.layers.Layer):
         crop: float = 1.0,
         interpolation: str = "bicubic",
         class_names: tuple | None = None,
+        trained_on: dict | None = None,
         **kwargs,
     ):
         # Half precision cannot tell the pixel values apart.
@@ -70,6 +73,7 @@ class Preprocessing(keras.layers.Layer):
         self.crop = crop
         self.interpolation = interpolation
         self.class_names = None if class_names is None else tuple(class_names)
+        self.trained_on = None if trained_on is None else dict(trained_on)
 
     def call(self, images):
         images = self.fit_size(ops.cast(images, "float32"))
@@ -82,8 +86,10 @@ class Preprocessing(keras.layers.Layer):
         if tuple(images.shape[1:3]) == self.image_size:
             return images
         height, width = ops.shape(images)[1:3]
+        known = isinstance(height, int) and isinstance(width, int)
+        extrema = (min, max) if known else (ops.minimum, ops.maximum)
         top, left, bottom, right = central_box(
-            height, width, self.image_size, self.crop
+            height, width, self.image_size, self.crop, *extrema
         )
         images = ops.image.resize(
             images[:, top:bottom, left:right],
@@ -108,12 +114,15 @@ class Preprocessing(keras.layers.Layer):
                 "crop": self.crop,
                 "interpolation": self.interpolation,
                 "class_names": self.class_names,
+                "trained_on": self.trained_on,
             }
         )
         return config
 
 
-def central_box(height, width, image_size: tuple[int, int], crop: float) -> tuple:
+def central_box(
+    height, width, image_size: tuple[int, int], crop: float, smaller=min, larger=max
+) -> tuple:
     """Top, left, bottom and right of the centre that keeps an aspect ratio.
 
     Args:
@@ -121,9 +130,9 @@ def central_box(height, width, image_size: tuple[int, int], crop: float) -> tupl
         width: Of the image.
         image_size: Height and width whose ratio the centre has.
         crop: Share of the largest such centre that is kept.
+        smaller: Function of two sides; another one for tensors.
+        larger: The same.
     """
-    known = isinstance(height, int) and isinstance(width, int)
-    smaller, larger = (min, max) if known else (ops.minimum, ops.maximum)
     rows, columns = image_size
     share = round(10_000 * crop)
     box_height = larger(1, smaller(height, width * rows // columns) * share // 10_000)

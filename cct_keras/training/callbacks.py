@@ -183,6 +183,15 @@ class StopOnNaN(keras.callbacks.Callback):
                 f"Try {self.advice}"
             )
 
+    def on_test_end(self, logs=None):
+        # The last step of an epoch shows only here.
+        loss = float((logs or {}).get("loss", 0.0))
+        if not math.isfinite(loss):
+            raise RunError(
+                f"the validation loss is {loss} after epoch {self.epoch + 1}. "
+                f"Try {self.advice}"
+            )
+
 
 class Progress(keras.callbacks.Callback):
     """A bar an epoch on a terminal, a line an epoch elsewhere; with the time left.

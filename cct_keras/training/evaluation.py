@@ -8,8 +8,8 @@ import keras
 import numpy as np
 
 from cct_keras.data import Dataset
-from cct_keras.data import load_data
-from cct_keras.data.folder import SUFFIXES
+from cct_keras.data.dataset import load_evaluation_data
+from cct_keras.data.folder import list_images
 from cct_keras.data.folder import read_image
 from cct_keras.data.raw import DataError
 from cct_keras.layers import Preprocessing
@@ -24,28 +24,32 @@ def evaluate(
     Args:
         model: A model that `train` made, or its file.
         data: What `load_data` takes.
-        split: `"test"`, `"validation"` or `"train"`.
+        split: `"test"`, `"validation"` or `"train"`. Of data without such a split,
+            it is what `train` cut off these same data, or all of other data.
         data_dir: Where tensorflow-datasets keeps prepared data.
         batch_size: Images a batch.
 
     Returns:
         `top1`, its 95 % interval `top1_ci95`, `top5`, `loss`, `ece`, `per_class`,
-        `confusion` and `count`.
+        `confusion`, `count` and `notes`.
     """
     model = load_classifier(model)
     preprocessing = _preprocessing(model)
     if not isinstance(data, Dataset):
-        data = load_data(
+        data = load_evaluation_data(
             data,
+            split,
             image_size=preprocessing.image_size,
             channels=model.input_shape[-1],
             crop=preprocessing.crop,
+            trained_on=preprocessing.trained_on,
             data_dir=data_dir,
         )
     names = preprocessing.class_names
     if names is not None and names != data.class_names:
         data = _in_order_of(names, data)
-    return measure(model, data, split, batch_size)[1]
+    metrics = measure(model, data, split, batch_size)[1]
+    return {**metrics, "notes": list(data.notes)}
 
 
 def measure(
@@ -85,7 +89,8 @@ def predict(model, sources, *, top: int = 5) -> list[dict]:
     Args:
         model: A model that `train` made, or its file.
         sources: Image files, folders of them, or arrays `(height, width,
-            channels)` with values from 0 to 255; one, a list, or a batch.
+            channels)` with values from 0 to 255, or floats from 0 to 1; one, a
+            list, or a batch.
         top: How many classes to name.
 
     Returns:
@@ -97,6 +102,8 @@ def predict(model, sources, *, top: int = 5) -> list[dict]:
     >>> predict("model.keras", ["photo.jpg"], top=1)  # doctest: +SKIP
     [{'image': 'photo.jpg', 'classes': [{'name': 'cat', 'probability': 0.93}]}]
     """
+    if top < 1:
+        raise DataError(f"`top` must be 1 or more. Received: top={top}")
     model = load_classifier(model)
     preprocessing = _preprocessing(model)
     count = model.output_shape[-1]
@@ -184,9 +191,7 @@ def _expand(sources):
             continue
         path = pathlib.Path(source)
         if path.is_dir():
-            found = sorted(
-                file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES
-            )
+            found = list_images(path)
             if not found:
                 raise DataError(f"there is no image in {path}")
             yield from ((str(file), file) for file in found)
@@ -205,4 +210,6 @@ def _as_image(source, channels):
             f"the model takes images of {channels} channels. Received an array of "
             f"shape {source.shape}"
         )
+    if image.dtype.kind == "f" and image.max() <= 1:
+        return 255 * image
     return image

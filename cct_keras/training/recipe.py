@@ -49,9 +49,10 @@ class Recipe:
         mix_switch_prob: Share of cutmix among them, if both are on.
         mix_off_epoch: Epoch from which nothing is mixed; 0 for never.
         crop: `"resized"` (a part of the image, resized), `"padded"` (zeros
-            around it, shifted) or `"none"`.
+            around it, shifted), `"none"`, or `"auto"`: padded if the images have
+            the size of the model's, and else resized.
         crop_scale: Smallest and largest area of a resized crop.
-        crop_padding: Pixels of a padded crop.
+        crop_padding: Width of the zeros, as a share of the side.
         flip: Probability of a horizontal flip; `"auto"` is 0.5 for colour images
             and 0 for grey ones, which often show characters.
         augment: timm's notation, such as `"rand-m9-mstd0.5-inc1"`, with all of its
@@ -67,7 +68,8 @@ class Recipe:
         stochastic_depth: Drop-path rate, if not the variant's own.
         precision: `"float32"`, `"mixed"` (what the machine does well: float32 on
             a CPU), `"mixed_bfloat16"` or `"mixed_float16"`.
-        patience: Epochs without a better validation accuracy before the run ends.
+        patience: Epochs without a better validation before the run ends. Better is
+            a higher accuracy, or within its standard error a lower loss.
     """
 
     about: str = ""
@@ -99,7 +101,7 @@ class Recipe:
     mix_off_epoch: float = 0
     crop: str = "resized"
     crop_scale: tuple[float, float] = (0.8, 1.0)
-    crop_padding: int = 4
+    crop_padding: float = 0.125
     flip: float | str = "auto"
     augment: str = "none"
     erase_prob: float = 0.0
@@ -112,6 +114,8 @@ class Recipe:
     patience: int | None = None
 
     def __post_init__(self):
+        for name in FIELDS:
+            object.__setattr__(self, name, _parse(name, getattr(self, name)))
         _check(self)
 
     @property
@@ -125,7 +129,7 @@ CHOICES = {
     "schedule": ("cosine", "step", "constant"),
     "warmup": ("linear", "inverse"),
     "decay_exempt": ("vectors", "positions", "nothing"),
-    "crop": ("resized", "padded", "none"),
+    "crop": ("auto", "resized", "padded", "none"),
     "precision": ("float32", "mixed", "mixed_bfloat16", "mixed_float16"),
 }
 # Name of the field: smallest and largest value.
@@ -136,7 +140,7 @@ RANGES = {
     "accumulate": (1, math.inf),
     "repeats": (1, math.inf),
     "patience": (1, math.inf),
-    "crop_padding": (0, math.inf),
+    "crop_padding": (0, 1),
     "lr": (0, math.inf),
     "min_lr": (0, math.inf),
     "warmup_lr": (0, math.inf),
@@ -155,6 +159,9 @@ RANGES = {
     "erase_prob": (0, 1),
     "eval_crop": (1e-3, 1),
     "flip": (0, 1),
+    "dropout": (0, 0.999),
+    "attention_dropout": (0, 0.999),
+    "stochastic_depth": (0, 0.999),
 }
 
 
@@ -168,6 +175,8 @@ def near(word: str, known) -> str:
 
 # === Fields ===
 
+SWITCHES = dict.fromkeys(("true", "yes", "on", "1"), True)
+SWITCHES |= dict.fromkeys(("false", "no", "off", "0"), False)
 FIELDS = {field.name: field for field in dataclasses.fields(Recipe)}
 _TYPES = typing.get_type_hints(Recipe)
 
@@ -193,7 +202,7 @@ def _parse(name, value):
         if kind is not type(None):
             try:
                 return _convert(kind, value)
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, KeyError):
                 continue
     wanted = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
     raise RecipeError(f"`{name}` must be {wanted}. Received: {name}={value!r}")
@@ -203,15 +212,13 @@ def _convert(kind, value):
     if kind is bool:
         if isinstance(value, bool):
             return value
-        return {"true": True, "yes": True, "false": False, "no": False}[
-            str(value).lower()
-        ]
+        return SWITCHES[str(value).lower()]
     if kind is str:
         return str(value)
     if isinstance(value, bool):
         raise TypeError
     number = float(value)
-    if math.isnan(number) or (kind is int and number != int(number)):
+    if not math.isfinite(number) or (kind is int and number != int(number)):
         raise ValueError
     return kind(number)
 

@@ -13,6 +13,7 @@ import zipfile
 
 import numpy as np
 
+from cct_keras.atomic_file import TEMPORARY
 from cct_keras.atomic_file import atomic_file
 
 SETTINGS = "run.json"
@@ -54,12 +55,17 @@ class RunFolder:
 
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except BlockingIOError:
                 self._lock.close()
                 raise RunError(
                     f"another process trains in {self.path}; give this run its own "
                     "folder with --out"
                 ) from None
+            except OSError:
+                pass  # Some network file systems have no locks.
+        for folder in (self.path, self.path / SNAPSHOTS):
+            for leftover in folder.glob(f"{TEMPORARY}*"):
+                leftover.unlink(missing_ok=True)
         return self
 
     def __exit__(self, *exception):
@@ -79,6 +85,12 @@ class RunFolder:
         """
         # As they come back from the file.
         settings = json.loads(json.dumps(settings))
+        try:
+            return self._begin(settings, restart)
+        except OSError as error:
+            raise RunError(f"cannot write to {self.path}: {error}") from error
+
+    def _begin(self, settings, restart):
         record = self.path / SETTINGS
         if restart:
             self._clear()
@@ -109,7 +121,7 @@ class RunFolder:
         for name in (SETTINGS, *OWN_FILES):
             path = self.path / name
             if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
+                shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
 
@@ -158,7 +170,15 @@ class RunFolder:
                 remarks.append(f"{path.name} is broken; going back to the one before")
                 continue
             return arrays, state, remarks
+        if remarks:
+            raise RunError(
+                f"no snapshot in {self.path} can be read; --restart begins anew"
+            )
         return None
+
+    def has_snapshot(self) -> bool:
+        """Whether there is one, be it whole or not."""
+        return bool(self._snapshots())
 
     def _snapshots(self):
         """Newest first."""

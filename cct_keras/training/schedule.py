@@ -15,7 +15,7 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
     Args:
         lr: Rate after the warmup.
         epochs: Length of the schedule, the warmup inside it.
-        steps_per_epoch: Optimizer steps an epoch.
+        steps_per_epoch: Batches an epoch.
         min_lr: Rate at the end.
         kind: `"cosine"`, `"step"` or `"constant"`.
         warmup_epochs: Length of the warmup.

@@ -11,6 +11,7 @@ import numpy as np
 from cct_keras.data import DataError
 from cct_keras.data import Dataset
 from cct_keras.data import load_data
+from cct_keras.data.dataset import as_size
 from cct_keras.data.pipeline import steps_per_epoch
 from cct_keras.layers import Preprocessing
 from cct_keras.models import create_model
@@ -30,6 +31,7 @@ from cct_keras.training.run_folder import METRICS
 from cct_keras.training.run_folder import MODEL
 from cct_keras.training.run_folder import REPORT
 from cct_keras.training.run_folder import TENSORBOARD
+from cct_keras.training.run_folder import RunError
 from cct_keras.training.run_folder import RunFolder
 from cct_keras.training.schedule import WarmupSchedule
 
@@ -109,7 +111,10 @@ def train(
     if weights is not None:
         fields["weights"] = weights
     recipe = find_recipe(recipe, epochs=epochs, **fields)
+    if not isinstance(seed, int) or seed < 0:
+        raise ValueError(f"`seed` must be an integer of 0 or more. Received: {seed!r}")
     data = load_for(data, recipe, image_size=image_size, data_dir=data_dir, seed=seed)
+    recipe = dataclasses.replace(recipe, eval_crop=data.crop)
     _say(verbose, data.describe())
     for note in data.notes:
         _say(verbose, f"note: {note}")
@@ -120,6 +125,8 @@ def train(
             "data": data.name,
             "fingerprint": data.fingerprint,
             "image_size": data.image_size,
+            "mean": data.mean,
+            "std": data.std,
             "seed": seed,
             "backend": keras.config.backend(),
             **_plain(recipe),
@@ -143,8 +150,14 @@ class _Options(NamedTuple):
 def _train(data, recipe, folder, options):
     started, verbose = time.perf_counter(), options.verbose
     keras.utils.set_random_seed(options.seed)
-    model = build_model(data, recipe, classifier_activation=None)
-    final = build_model(data, recipe, load=False)
+    resumed = folder is not None and folder.has_snapshot()
+    model = build_model(
+        data,
+        recipe,
+        classifier_activation=None,
+        load=not resumed,
+    )
+    final = build_model(data, recipe, load=False, seed=options.seed)
     schedule = compile_model(model, data, recipe, options.jit)
     record = Record(
         folder,
@@ -186,9 +199,17 @@ def _train(data, recipe, folder, options):
         "fingerprint": data.fingerprint,
     }
     if folder:
-        _save(folder, final, record.last, LAST_MODEL)
-        _save(folder, final, record.best, MODEL)
-        _write_results(folder, data, recipe, record, metrics, probabilities, options)
+        try:
+            _save(folder, final, record.last, LAST_MODEL)
+            _save(folder, final, record.best, MODEL)
+            _write_results(
+                folder, data, recipe, record, metrics, probabilities, options
+            )
+        except OSError as error:
+            raise RunError(
+                f"cannot write the results to {folder.path} ({error}); the same "
+                "command tries again, without training"
+            ) from error
     low, high = test["top1_ci95"]
     _say(
         verbose,
@@ -225,24 +246,29 @@ def _plain(recipe):
 
 def load_for(data, recipe: Recipe, *, image_size, data_dir, seed: int) -> Dataset:
     """Loads data in the size that suits a recipe's variant."""
+    row = find_variant(recipe.variant)
+    multiple = row.kernel if row.family != "CCT" else 1
     if isinstance(data, Dataset):
-        if image_size not in (None, data.image_size):
+        if image_size is not None and as_size(image_size) != data.image_size:
             raise DataError(
                 f"the data are loaded at {data.image_size}; give `image_size` to "
                 f"`load_data` instead. Received: image_size={image_size!r}"
             )
+        if any(side % multiple for side in data.image_size):
+            raise DataError(
+                f"{recipe.variant} takes images in multiples of {multiple}; load them "
+                f"with load_data(..., multiple={multiple})"
+            )
         return data
-    row = find_variant(recipe.variant)
-    patches = row.family != "CCT"
     default_size = row.image_size
     if default_size <= 64:
         # Larger images than the variant's own: 16 x 16 tokens of them.
-        default_size = 16 * (row.kernel if patches else 2**row.stages)
+        default_size = 16 * (multiple if multiple > 1 else 2**row.stages)
     return load_data(
         data,
         image_size=image_size,
         default_size=default_size,
-        multiple=row.kernel if patches else 1,
+        multiple=multiple,
         crop=recipe.eval_crop,
         seed=seed,
         data_dir=data_dir,
@@ -258,6 +284,7 @@ def build_model(
     *,
     classifier_activation: str | None = "softmax",
     load: bool = True,
+    seed: int | None = None,
 ) -> keras.Model:
     """The recipe's model for raw images of a data set.
 
@@ -266,6 +293,7 @@ def build_model(
         recipe: Decides the variant, the weights and the rates.
         classifier_activation: Of the head.
         load: Whether to load the recipe's weights.
+        seed: With it, the model remembers what it was trained on.
     """
     images = keras.Input((None, None, data.channels), name="images")
     normalised = Preprocessing(
@@ -274,6 +302,7 @@ def build_model(
         std=data.std,
         crop=data.crop,
         class_names=data.class_names,
+        trained_on=None if seed is None else _origin(data, seed),
         name="preprocessing",
     )(images)
     rates = {
@@ -291,6 +320,11 @@ def build_model(
         dtype=precision_policy(recipe.precision),
         **{name: rate for name, rate in rates.items() if rate is not None},
     )
+
+
+def _origin(data, seed):
+    cut = {"validation": data.cut[0], "test": data.cut[1], "seed": data.cut[2]}
+    return {"name": data.name, "fingerprint": data.fingerprint, "cut": cut}
 
 
 def precision_policy(precision: str) -> str:
@@ -336,7 +370,7 @@ def compile_model(
         "weight_decay": recipe.weight_decay,
         "global_clipnorm": recipe.clip_norm,
         "use_ema": recipe.ema is not None,
-        "ema_momentum": recipe.ema or 0.99,
+        "ema_momentum": 0.99 if recipe.ema is None else recipe.ema,
         "gradient_accumulation_steps": recipe.accumulate
         if recipe.accumulate > 1
         else None,
@@ -348,6 +382,9 @@ def compile_model(
             schedule, momentum=0.9, nesterov=True, **common
         )
     optimizer.exclude_from_weight_decay(var_list=_not_decayed(model, recipe))
+    if precision_policy(recipe.precision) == "mixed_float16":
+        # Keras does it by itself only if the model has the policy, not its layers.
+        optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
     if jit is None:
         # XLA on a CPU halves the speed of TensorFlow's own kernels.
         slow = keras.config.backend() == "tensorflow" and device_type() == "cpu"
@@ -382,7 +419,7 @@ def _fit(model, data, recipe, record, first_epoch, options):
     watching = [
         StopOnNaN(
             f"a lower rate (--lr {recipe.lr / 3:.1e}), --clip-norm 1 or "
-            "--precision float32"
+            "--precision float32, each with --restart"
         ),
         record,
     ]
@@ -458,6 +495,7 @@ def _facts(data, recipe, options):
             for name, value in _plain(recipe).items()
             if value != getattr(default, name) or name in ("epochs", "batch_size", "lr")
         },
+        "dtype policy": precision_policy(recipe.precision),
         "versions": ", ".join(
             (
                 f"cct_keras {__version__}",

@@ -857,7 +857,7 @@ def test_tfds_without_code(tfds, tmp_path):
     prepare(make_builder(tfds, "tiny_file"), tmp_path)
     check_tiny(read_tfds("tiny_file", tmp_path), "tiny_file")
     check_tiny(read_tfds("tiny_file:1.0.0", tmp_path), "tiny_file:1.0.0")
-    with pytest.raises(DataError, match="tiny_file:9.0.0: no such set"):
+    with pytest.raises(DataError, match="tiny_file:9.0.0: .*no such set"):
         read_tfds("tiny_file:9.0.0", tmp_path)
     (tmp_path / "tiny_file" / "1.0.0" / "features.json").write_text("{")
     with pytest.raises(DataError, match="tiny_file: the copy in .* is broken: "):
@@ -949,7 +949,7 @@ def test_tfds_that_cannot_be_downloaded(tfds, tmp_path, monkeypatch):
 
 
 def test_tfds_names_that_are_unknown(tfds, tmp_path):
-    with pytest.raises(DataError, match="cifar11: no such set .*near matches: cifar10"):
+    with pytest.raises(DataError, match="cifar11: .*near matches: cifar10"):
         read_tfds("cifar11", tmp_path)
     for name in ("", "qqqqqqqq", "/", "a:b:c", "../x"):
         with pytest.raises(DataError, match="no such set in TensorFlow Datasets"):

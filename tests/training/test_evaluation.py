@@ -50,9 +50,28 @@ def test_evaluate(trained):
     folder, model = trained
     metrics = cct_keras.evaluate(model, folder)
     assert metrics["top1"] == 1.0
-    assert metrics["count"] == 12
+    assert metrics["count"] == 11
     assert [row["name"] for row in metrics["per_class"]] == list(COLOURS)
     assert cct_keras.evaluate(model, folder, split="train")["count"] > 40
+
+
+def test_evaluate_uses_the_images_that_training_held_out(tmp_path):
+    folder = make_folder(tmp_path / "set")
+    run = cct_keras.train(
+        folder,
+        "cvt_2_4_32",
+        epochs=1,
+        image_size=16,
+        batch_size=16,
+        seed=5,
+        verbose=False,
+    )
+    found = cct_keras.evaluate(run.model, folder)
+    assert found["count"] == run.metrics["test"]["count"]
+    assert found["loss"] == pytest.approx(run.metrics["test"]["loss"], rel=1e-3)
+    other = cct_keras.evaluate(run.model, make_folder(tmp_path / "other", (22, 30)))
+    assert other["count"] == 72
+    assert other["notes"] == ["no test split: all 72 images are measured"]
 
 
 def test_evaluate_a_set_with_fewer_classes(trained, tmp_path):
@@ -221,7 +240,7 @@ def test_preview_command(tmp_path, capsys):
     [
         (["digits", "--recipe", "smal"], "unknown recipe 'smal'. Did you mean: small?"),
         (["digits", "--variant", "cct_2"], "unknown variant 'cct_2'"),
-        (["no/folder"], "no such file or folder: no/folder"),
+        (["no/folder"], "no/folder: no such file or folder"),
         (["digits", "--lr", "fast"], "`lr` must be float"),
         (["digits", "--augment", "rand-x"], "rand-x"),
     ],

@@ -78,7 +78,7 @@ def test_older_rows():
         assert (recipe.augment, recipe.crop, recipe.crop_padding) == (
             "auto",
             "padded",
-            4,
+            4 / 32,
         )
         assert (recipe.weight_decay, recipe.decay_exempt) == (0.03, "nothing")
 
@@ -126,6 +126,9 @@ def test_text_becomes_the_type_of_the_field():
         ({"lr": float("nan")}, "`lr` must be float"),
         ({"epochs": 0}, "`epochs` must be 1 or more"),
         ({"epochs": 1.5}, "`epochs` must be int"),
+        ({"batch_size": "inf"}, "`batch_size` must be int"),
+        ({"per_step": "maybe"}, "`per_step` must be bool"),
+        ({"dropout": 5}, "`dropout` must be from 0 to 0.999"),
         ({"batch_size": True}, "`batch_size` must be int"),
         ({"mix_prob": 2}, "`mix_prob` must be from 0 to 1"),
         ({"optimizer": "lion"}, "`optimizer` must be one of adamw, sgd"),
@@ -311,6 +314,11 @@ def test_per_step():
 def test_constant():
     schedule = WarmupSchedule(1e-3, epochs=3, steps_per_epoch=2, kind="constant")
     assert [rate(schedule, epoch) for epoch in (0, 2, 9)] == pytest.approx([1e-3] * 3)
+
+
+def test_a_recipe_converts_what_it_is_given():
+    recipe = Recipe(lr="1e-3", crop_scale=[0.5, 1])
+    assert (recipe.lr, recipe.crop_scale) == (1e-3, (0.5, 1.0))
 
 
 def test_a_recipe_is_frozen():
