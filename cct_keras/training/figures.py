@@ -370,6 +370,37 @@ def predictions(
     return _picture_grid(images, [_with_confidence(*pair) for pair in pairs])
 
 
+@_styled
+def samples(
+    images: Sequence[np.ndarray],
+    targets: Sequence[np.ndarray],
+    class_names: Sequence[str],
+):
+    """Training images under their labels, with the shares where two are mixed.
+
+    Args:
+        images: As for `mistakes`.
+        targets: Share of every class in each image.
+        class_names: In the order of the shares.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+    """
+    captions = []
+    for target in targets:
+        first, second = np.argsort(-target)[:2]
+        # Smoothing gives as much to every class that is not in the picture.
+        mixed = target[second] - target.min() > 1e-3
+        captions.append(
+            "\n".join(
+                _with_confidence(class_names[i], target[i]) for i in (first, second)
+            )
+            if mixed
+            else _short(class_names[first], CAPTION)
+        )
+    return _picture_grid(images, captions)
+
+
 def _figure(width, height, layout="constrained"):
     from matplotlib.figure import Figure
 

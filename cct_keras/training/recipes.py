@@ -7,8 +7,20 @@ from cct_keras.training.recipe import RecipeError
 from cct_keras.training.recipe import near
 from cct_keras.training.recipe import parse_fields
 
-# === What the published runs share ===
+# === What rows share ===
 
+SMALL = Recipe(
+    epochs=50,
+    batch_size=64,
+    lr=2e-3,
+    per_step=True,
+    warmup_epochs=3,
+    decay_exempt="positions",
+    clip_norm=1.0,
+    crop="auto",
+    attention_dropout=0.0,
+    stochastic_depth=0.0,
+)
 PUBLISHED = Recipe(
     cooldown_epochs=10,
     warmup_epochs=10,
@@ -38,33 +50,12 @@ def _row(base, about, **fields):
 
 RECIPES = {
     # === For one modest machine ===
-    "small": Recipe(
-        about="A few thousand images, one modest machine: the default.",
-        epochs=50,
-        batch_size=64,
-        lr=2e-3,
-        min_lr=1e-5,
-        per_step=True,
-        warmup_epochs=3,
-        crop="auto",
-        decay_exempt="positions",
-        clip_norm=1.0,
-        stochastic_depth=0.0,
-        attention_dropout=0.0,
-    ),
-    "quick": Recipe(
-        about="A first look in a tenth of the time of `small`.",
+    "small": _row(SMALL, "A few thousand images, one modest machine: the default."),
+    "quick": _row(
+        SMALL,
+        "A first look in a tenth of the time of `small`.",
         epochs=5,
-        batch_size=64,
-        lr=2e-3,
-        min_lr=1e-5,
-        per_step=True,
         warmup_epochs=0.5,
-        crop="auto",
-        decay_exempt="positions",
-        clip_norm=1.0,
-        stochastic_depth=0.0,
-        attention_dropout=0.0,
         label_smoothing=0.0,
     ),
     # === The authors' published runs ===
