@@ -177,7 +177,7 @@ def _add_train(commands):
     )
     group = command.add_argument_group("recipe fields, in place of the recipe's own")
     for name in FIELDS:
-        if name not in ("about", "variant", "epochs", "weights"):
+        if name not in ("about", "variant", "epochs", "weights", "image_size"):
             nargs = 2 if name == "crop_scale" else None
             flag = f"--{name.replace('_', '-')}"
             group.add_argument(
@@ -291,7 +291,7 @@ def _train(arguments):
     from cct_keras.training.recipes import find_recipe
 
     fields = {k: v for k, v in vars(arguments).items() if k in FIELDS}
-    del fields["epochs"]
+    del fields["epochs"], fields["image_size"]
     fields = {k: v for k, v in fields.items() if v is not None}
     recipe = find_recipe(arguments.recipe, epochs=arguments.epochs, **fields)
     size = arguments.image_size

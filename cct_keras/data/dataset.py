@@ -251,7 +251,7 @@ def load_evaluation_data(
     """
     raw, _ = _read(source, data_dir)
     notes = list(raw.notes)
-    if split not in raw.splits:
+    if not {"train", "validation", "test"} <= set(raw.splits):
         raw = _cut_as_in_training(raw, trained_on, split, notes)
     raw.splits = {split: raw.splits[split]}
     sizes, _ = _look_at(raw, notes)
@@ -282,6 +282,8 @@ def _cut_as_in_training(raw, trained_on, split, notes):
             known = False
         if known:
             return cut
+    if split in raw.splits:
+        return raw
     whole = raw.splits["train"]
     notes.append(f"no {split} split: all {len(whole.labels):,} images are measured")
     return dataclasses.replace(raw, splits={split: whole})

@@ -221,7 +221,9 @@ class Progress(keras.callbacks.Callback):
         share = (batch + 1) / self.steps
         bar = "━" * round(20 * share) + "─" * (20 - round(20 * share))
         left = self._left(share, now)
-        text = f"{self._title} {bar} {_metrics(logs)}  {left}"
+        step = len(self.record.history) * self.steps + batch
+        rate = float(self.record.schedule(step))
+        text = f"{self._title} {bar} {_metrics(logs)}  lr {rate:.1e}  {left}"
         print(f"\r\x1b[2K{text}", end="", flush=True)
 
     def on_epoch_end(self, epoch, logs=None):

@@ -21,6 +21,7 @@ class Recipe:
         about: What the run reproduces, what it reaches.
         variant: Model that is trained unless another is named.
         weights: Weights it starts from.
+        image_size: Side of the images, if neither their own nor the variant's.
         epochs: Epochs of the schedule; `cooldown_epochs` come on top.
         cooldown_epochs: Further epochs at `min_lr`.
         batch_size: Images a step.
@@ -75,6 +76,7 @@ class Recipe:
     about: str = ""
     variant: str = "cct_2_3x2_32"
     weights: str | None = None
+    image_size: int | None = None
     epochs: int = 50
     cooldown_epochs: int = 0
     batch_size: int = 128
@@ -137,6 +139,7 @@ RANGES = {
     "epochs": (1, math.inf),
     "cooldown_epochs": (0, math.inf),
     "batch_size": (1, math.inf),
+    "image_size": (1, math.inf),
     "accumulate": (1, math.inf),
     "repeats": (1, math.inf),
     "patience": (1, math.inf),

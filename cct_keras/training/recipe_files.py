@@ -32,7 +32,6 @@ RENAMED = {
 DECIDED_ELSEWHERE = (
     "dataset",
     "num_classes",
-    "img_size",
     "mean",
     "std",
     "interpolation",
@@ -92,7 +91,7 @@ def read_recipe(path) -> Recipe:
 
 def _from_timm(fields, path):
     known = {*RENAMED, *DECIDED_ELSEWHERE, *ONLY, *FIELDS}
-    known |= {"amp", "model_ema", "model_ema_decay", "pretrained"}
+    known |= {"img_size", "amp", "model_ema", "model_ema_decay", "pretrained"}
     result = {}
     for name, value in fields.items():
         if name not in known:
@@ -109,6 +108,9 @@ def _from_timm(fields, path):
         result["ema"] = fields.get("model_ema_decay", 0.9998)
     if fields.get("pretrained"):
         result["weights"] = _pretrained_tag(result.get("variant"))
+    own_size = getattr(VARIANTS.get(result.get("variant")), "image_size", None)
+    if own_size is not None and fields.get("img_size", own_size) != own_size:
+        result["image_size"] = fields["img_size"]
     if result.get("augment") is None:
         result.pop("augment", None)
     return result

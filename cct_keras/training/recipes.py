@@ -124,8 +124,9 @@ RECIPES = {
     "imagenet_384_finetune": _row(
         PUBLISHED,
         "CCT-14/7x2 from 224 to 384 pixels on ImageNet; published 82.71 %.",
-        variant="cct_14_7x2_384",
+        variant="cct_14_7x2_224",
         weights="imagenet",
+        image_size=384,
         epochs=30,
         batch_size=96,
         lr=1e-5,

@@ -246,6 +246,7 @@ def _plain(recipe):
 
 def load_for(data, recipe: Recipe, *, image_size, data_dir, seed: int) -> Dataset:
     """Loads data in the size that suits a recipe's variant."""
+    image_size = image_size or recipe.image_size
     row = find_variant(recipe.variant)
     multiple = row.kernel if row.family != "CCT" else 1
     if isinstance(data, Dataset):

@@ -3,6 +3,7 @@
 import functools
 import gzip
 import io
+import itertools
 import pathlib
 import struct
 import warnings
@@ -409,6 +410,8 @@ ABSURD = b"\0\0\x08\x03" + b"\xff" * 12
         ("train-images-idx3-ubyte", idx(X[:5, ..., 0]), "labels but 5 images in"),
         ("val-images-idx3-ubyte", IMAGES, "the validation labels to it are missing"),
     ],
+    # gzip writes the time of day into a file, and pytest the file into a name.
+    ids=itertools.count(),
 )
 def test_idx_that_is_refused(tmp_path, name, content, message):
     (tmp_path / "train-labels-idx1-ubyte").write_bytes(LABELS)

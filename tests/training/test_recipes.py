@@ -38,7 +38,7 @@ PUBLISHED = {
         ("cct_14_7x2_224", 300, 128, 5e-4, 1e-5, 10, 1e-6, 0.05, 0.25, 0, (0.08, 1))
     ),
     "imagenet_384_finetune": (
-        ("cct_14_7x2_384", 30, 96, 1e-5, 0, 0, 1e-6, 0, 0.25, 0, (0.08, 1))
+        ("cct_14_7x2_224", 30, 96, 1e-5, 0, 0, 1e-6, 0, 0.25, 0, (0.08, 1))
     ),
     "flowers102_finetune": (
         ("cct_14_7x2_384", 300, 20, 5e-5, 1e-8, 10, 1e-6, 0.05, 0.25, 0, (0.8, 1))
@@ -215,6 +215,15 @@ def test_a_yaml_file_without_schedule_is_a_step_decay(tmp_path):
         0.1,
     )
     assert (recipe.weights, recipe.lr) == ("imagenet", 1e-4)
+
+
+def test_the_image_size_of_a_yaml_file(tmp_path):
+    text = TIMM.replace("cct_7_3x1_32", "cct_14_7x2_224")
+    assert find_recipe(write(tmp_path, text.replace(": 32", ": 384"))).image_size == 384
+    assert (
+        find_recipe(write(tmp_path, text.replace(": 32", ": 224"))).image_size is None
+    )
+    assert find_recipe("imagenet_384_finetune").image_size == 384
 
 
 def test_a_yaml_file_with_our_own_fields(tmp_path):
