@@ -51,10 +51,16 @@ class Record(keras.callbacks.Callback):
         self.best = None
         self.best_epoch = 0
         self.last = None
+        self._random_states = []
 
     def on_epoch_begin(self, epoch, logs=None):
         self._start = time.perf_counter()
         self._trained = None
+
+    def on_train_batch_begin(self, batch, logs=None):
+        # Only now: the start of `fit` and of its iterator draw numbers too.
+        _set_torch_random_states(self._random_states)
+        self._random_states = []
 
     def on_test_begin(self, logs=None):
         self._trained = time.perf_counter()
@@ -106,6 +112,7 @@ class Record(keras.callbacks.Callback):
         }
         arrays |= {f"best_{i}": x for i, x in enumerate(self.best)}
         arrays |= {f"last_{i}": x for i, x in enumerate(self.last)}
+        arrays |= {f"random_{i}": x for i, x in enumerate(_torch_random_states())}
         state = {"history": self.history, "best_epoch": self.best_epoch}
         try:
             self.folder.save_snapshot(epoch, arrays, state)
@@ -135,6 +142,9 @@ class Record(keras.callbacks.Callback):
             print(f"{self.folder.path}: {remark}", file=sys.stderr)
         _assign(self.model, "model", arrays)
         _assign(self.model.optimizer, "optimizer", arrays)
+        self._random_states = [
+            x for name, x in sorted(arrays.items()) if name.startswith("random_")
+        ]
         count = len(self.model.get_weights())
         self.best = [arrays[f"best_{i}"] for i in range(count)]
         self.last = [arrays[f"last_{i}"] for i in range(count)]
@@ -147,6 +157,26 @@ def _values(holder):
     """Values of all variables; half precision as float32, which NumPy can store."""
     values = [keras.ops.convert_to_numpy(v) for v in holder.variables]
     return [v.astype("float32") if v.dtype.kind == "V" else v for v in values]
+
+
+def _torch_random_states():
+    """On torch, Keras' dropout draws from the generators of torch itself."""
+    if keras.config.backend() != "torch":
+        return []
+    import torch
+
+    states = [torch.get_rng_state(), *torch.cuda.get_rng_state_all()]
+    return [state.numpy() for state in states]
+
+
+def _set_torch_random_states(states):
+    if states:
+        import torch
+
+        states = [torch.from_numpy(state) for state in states]
+        torch.set_rng_state(states[0])
+        if len(states) - 1 == torch.cuda.device_count():
+            torch.cuda.set_rng_state_all(states[1:])
 
 
 def _assign(holder, kind, arrays):

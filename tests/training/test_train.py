@@ -246,7 +246,7 @@ class StopAfter(keras.callbacks.Callback):
 def test_resume_on_every_backend(source, tmp_path):
     if keras.config.backend() == "tensorflow":
         pytest.skip("a killed process shows it")
-    fields = {**PLAIN, "ema": 0.9, "dropout": 0.1, "mixup": 0.5, "epochs": 2}
+    fields = {**STATEFUL, "accumulate": 1, "epochs": 2}
     whole = train(source, tmp_path / "whole", **fields)
     with pytest.raises(KeyboardInterrupt):
         train(source, tmp_path / "cut", **fields, callbacks=[StopAfter(1)])
