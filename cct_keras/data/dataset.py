@@ -72,8 +72,8 @@ class Dataset:
         validation: Images in exactly `image_size`.
         test: Images in exactly `image_size`.
         fingerprint: Hash of all images and labels.
-        cut: Shares of the validation and the test split that would be cut off, and
-            the seed.
+        cut: How splits that the source lacks are cut off: the shares `validation`
+            and `test`, and the `seed`.
         notes: What a user should know: skipped files, cut splits, duplicates.
     """
 
@@ -88,7 +88,7 @@ class Dataset:
     validation: Split
     test: Split
     fingerprint: str
-    cut: tuple[float, float, int]
+    cut: dict
     notes: tuple[str, ...]
 
     @property
@@ -218,7 +218,7 @@ def load_data(
         crop=crop,
         **splits,
         fingerprint=fingerprint,
-        cut=(validation, test, seed),
+        cut={"validation": validation, "test": test, "seed": seed},
         notes=tuple(notes),
     )
 
@@ -266,7 +266,7 @@ def load_evaluation_data(
         crop=crop,
         **dict.fromkeys(("train", "validation", "test"), splits[split]),
         fingerprint="",
-        cut=(0.0, 0.0, 0),
+        cut={},
         notes=tuple(notes),
     )
 

@@ -23,8 +23,8 @@ class Preprocessing(keras.layers.Layer):
         interpolation: `"bicubic"`, `"bilinear"` or `"nearest"`.
         class_names: Names of the classes that the model tells apart; they travel
             in its file.
-        trained_on: What the model was trained on: `name`, `fingerprint` and
-            `seed` of the data.
+        trained_on: What the model was trained on: `name` and `fingerprint` of the
+            data, and how their splits were `cut` off.
 
     Input shape:
         `(batch, height, width, channels)`, values from 0 to 255.

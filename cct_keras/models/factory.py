@@ -55,7 +55,7 @@ def build_family(family: str, arguments: dict, overrides: dict) -> keras.Model:
     for argument in overrides:
         if argument not in accepted:
             raise TypeError(
-                f"{family} has no argument {argument!r}. {_near(argument, accepted)}"
+                f"{family} has no argument {argument!r}. {near(argument, accepted)}"
             )
     arguments = dict(arguments)
     data_format = overrides.get("data_format") or keras.config.image_data_format()
@@ -94,12 +94,13 @@ def find_variant(name: str) -> Variant:
     """The row of a variant, or an error with the names that come near."""
     if name not in VARIANTS:
         raise ValueError(
-            f"create_model: unknown variant {name!r}. {_near(str(name), VARIANTS)}"
+            f"create_model: unknown variant {name!r}. {near(str(name), VARIANTS)}"
         )
     return VARIANTS[name]
 
 
-def _near(word, known):
+def near(word: str, known) -> str:
+    """A sentence with the known words that come near, or with all of them."""
     matches = difflib.get_close_matches(word, known, n=3)
     listed = ", ".join(matches or known)
     return f"Did you mean: {listed}?" if matches else f"Known: {listed}."

@@ -37,7 +37,7 @@ class Record(keras.callbacks.Callback):
         images: int,
         validation_images: int,
         patience: int | None,
-        publish: Callable | None = None,
+        publish: Callable,
     ):
         super().__init__()
         self.folder = folder
@@ -55,7 +55,6 @@ class Record(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         self._start = time.perf_counter()
-        self._trained = None
 
     def on_train_batch_begin(self, batch, logs=None):
         # Only now: the start of `fit` and of its iterator draw numbers too.
@@ -74,12 +73,12 @@ class Record(keras.callbacks.Callback):
         last_step = (epoch + 1) * self.schedule.steps_per_epoch - 1
         row["learning_rate"] = float(self.schedule(last_step))
         row["seconds"] = now - self._start
-        row["images_per_second"] = self.images / ((self._trained or now) - self._start)
+        row["images_per_second"] = self.images / (self._trained - self._start)
         self.history.append(row)
         if self.best is None or self._is_better(row):
             self.best = self.last
             self.best_epoch = epoch + 1
-        if self.patience and epoch + 1 - self.best_epoch >= self.patience:
+        if self.is_over:
             self.model.stop_training = True
         if self.folder is not None:
             self._save(epoch + 1)
@@ -98,7 +97,7 @@ class Record(keras.callbacks.Callback):
 
     @property
     def is_over(self) -> bool:
-        """Whether patience has ended before."""
+        """Whether patience has ended."""
         return bool(
             self.patience
             and self.history

@@ -14,6 +14,7 @@ from cct_keras.data.folder import read_image
 from cct_keras.data.raw import DataError
 from cct_keras.layers import Preprocessing
 from cct_keras.training.metrics import classification_metrics
+from cct_keras.training.run_folder import MODEL
 
 
 def evaluate(
@@ -142,8 +143,8 @@ def load_classifier(model) -> keras.Model:
     if isinstance(model, keras.Model):
         return model
     path = pathlib.Path(model)
-    if path.is_dir() and (path / "model.keras").is_file():
-        path = path / "model.keras"
+    if path.is_dir():
+        path = path / MODEL
     if not path.is_file():
         raise DataError(f"no such model file: {model}")
     try:
@@ -164,13 +165,12 @@ def _preprocessing(model):
 
 def _in_order_of(names, data):
     """The data set with its labels in the order of a model's classes."""
-    if set(names) != set(data.class_names):
-        unknown = sorted(set(data.class_names) - set(names))
-        if unknown:
-            raise DataError(
-                f"the model does not know these classes of {data.name}: "
-                f"{', '.join(unknown[:10])}"
-            )
+    unknown = sorted(set(data.class_names) - set(names))
+    if unknown:
+        raise DataError(
+            f"the model does not know these classes of {data.name}: "
+            f"{', '.join(unknown[:10])}"
+        )
     order = np.array([names.index(name) for name in data.class_names])
     splits = {
         name: dataclasses.replace(

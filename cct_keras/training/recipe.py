@@ -1,11 +1,11 @@
 """What a recipe is: its fields, their types and their ranges."""
 
 import dataclasses
-import difflib
 import math
 import typing
 
 from cct_keras.data.policies import parse_rand_augment
+from cct_keras.models.factory import near
 from cct_keras.models.variants import VARIANTS
 
 
@@ -166,14 +166,6 @@ RANGES = {
     "attention_dropout": (0, 0.999),
     "stochastic_depth": (0, 0.999),
 }
-
-
-def near(word: str, known) -> str:
-    """A sentence with the known words that come near, or with all of them."""
-    matches = difflib.get_close_matches(word, known, n=3)
-    if matches:
-        return f"Did you mean: {', '.join(matches)}?"
-    return f"Known: {', '.join(known)}."
 
 
 # === Fields ===

@@ -3,11 +3,11 @@
 import dataclasses
 import pathlib
 
+from cct_keras.models.factory import near
 from cct_keras.models.variants import VARIANTS
 from cct_keras.training.recipe import FIELDS
 from cct_keras.training.recipe import Recipe
 from cct_keras.training.recipe import RecipeError
-from cct_keras.training.recipe import near
 from cct_keras.training.recipe import parse_fields
 
 # timm's name: ours.

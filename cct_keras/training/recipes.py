@@ -2,9 +2,9 @@
 
 import dataclasses
 
+from cct_keras.models.factory import near
 from cct_keras.training.recipe import Recipe
 from cct_keras.training.recipe import RecipeError
-from cct_keras.training.recipe import near
 from cct_keras.training.recipe import parse_fields
 
 # === What rows share ===

@@ -6,6 +6,7 @@ less than there was.
 """
 
 import contextlib
+import csv
 import json
 import pathlib
 import shutil
@@ -199,6 +200,18 @@ class RunFolder:
         ]
         with atomic_file(self.path / HISTORY) as temporary:
             temporary.write_text("\n".join(lines) + "\n")
+
+    def read_history(self) -> list[dict]:
+        """What `write_history` wrote."""
+        with (self.path / HISTORY).open(newline="") as file:
+            return [
+                {
+                    name: int(value) if name == "epoch" else float(value)
+                    for name, value in row.items()
+                    if value
+                }
+                for row in csv.DictReader(file)
+            ]
 
     def save_model(self, model, name: str) -> None:
         """Saves a model file at once."""

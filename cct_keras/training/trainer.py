@@ -107,7 +107,7 @@ def train(
     """
     options = _Options(seed, jit, verbose, tuple(callbacks), command)
     if variant is not None:
-        fields["variant"] = find_variant(variant) and variant
+        fields["variant"] = variant
     if weights is not None:
         fields["weights"] = weights
     recipe = find_recipe(recipe, epochs=epochs, **fields)
@@ -122,6 +122,7 @@ def train(
         return _train(data, recipe, None, options)
     with RunFolder(out) as folder:
         settings = {
+            **_plain(recipe),
             "data": data.name,
             "fingerprint": data.fingerprint,
             "image_size": data.image_size,
@@ -129,7 +130,6 @@ def train(
             "std": data.std,
             "seed": seed,
             "backend": keras.config.backend(),
-            **_plain(recipe),
         }
         if folder.begin(settings, restart):
             _say(verbose, f"{out} is complete; --restart trains anew")
@@ -151,13 +151,8 @@ def _train(data, recipe, folder, options):
     started, verbose = time.perf_counter(), options.verbose
     keras.utils.set_random_seed(options.seed)
     resumed = folder is not None and folder.has_snapshot()
-    model = build_model(
-        data,
-        recipe,
-        classifier_activation=None,
-        load=not resumed,
-    )
-    final = build_model(data, recipe, load=False, seed=options.seed)
+    model = build_model(data, recipe, classifier_activation=None, load=not resumed)
+    final = build_model(data, recipe, load=False)
     schedule = compile_model(model, data, recipe, options.jit)
     record = Record(
         folder,
@@ -223,10 +218,9 @@ def _train(data, recipe, folder, options):
 
 
 def _complete_run(folder, data):
-    found = folder.load_snapshot()
     return Run(
         keras.models.load_model(folder.path / MODEL),
-        found[1]["history"] if found else [],
+        folder.read_history(),
         folder.read_metrics(),
         data,
     )
@@ -285,7 +279,6 @@ def build_model(
     *,
     classifier_activation: str | None = "softmax",
     load: bool = True,
-    seed: int | None = None,
 ) -> keras.Model:
     """The recipe's model for raw images of a data set.
 
@@ -294,7 +287,6 @@ def build_model(
         recipe: Decides the variant, the weights and the rates.
         classifier_activation: Of the head.
         load: Whether to load the recipe's weights.
-        seed: With it, the model remembers what it was trained on.
     """
     images = keras.Input((None, None, data.channels), name="images")
     normalised = Preprocessing(
@@ -303,7 +295,11 @@ def build_model(
         std=data.std,
         crop=data.crop,
         class_names=data.class_names,
-        trained_on=None if seed is None else _origin(data, seed),
+        trained_on={
+            "name": data.name,
+            "fingerprint": data.fingerprint,
+            "cut": data.cut,
+        },
         name="preprocessing",
     )(images)
     rates = {
@@ -321,11 +317,6 @@ def build_model(
         dtype=precision_policy(recipe.precision),
         **{name: rate for name, rate in rates.items() if rate is not None},
     )
-
-
-def _origin(data, seed):
-    cut = {"validation": data.cut[0], "test": data.cut[1], "seed": data.cut[2]}
-    return {"name": data.name, "fingerprint": data.fingerprint, "cut": cut}
 
 
 def precision_policy(precision: str) -> str:
@@ -387,7 +378,7 @@ def compile_model(
         # Keras does it by itself only if the model has the policy, not its layers.
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
     if jit is None:
-        # XLA on a CPU halves the speed of TensorFlow's own kernels.
+        # XLA on a CPU is slower than TensorFlow's own kernels.
         slow = keras.config.backend() == "tensorflow" and device_type() == "cpu"
         jit = False if slow or keras.config.backend() == "torch" else "auto"
     model.compile(

@@ -208,7 +208,8 @@ def test_train_command(tmp_path, capsys, monkeypatch):
     assert code == 0
     assert "epoch 1/1  loss" in text
     out = tmp_path / "runs" / "set-cvt_2_4_32-small"
-    assert json.loads((out / "run.json").read_text())["lr"] == 2e-3
+    settings = json.loads((out / "run.json").read_text())
+    assert (settings["lr"], settings["image_size"]) == (2e-3, [16, 16])
     assert (out / "model.keras").is_file()
     code, text, _ = run(capsys, *arguments)
     assert "is complete" in text

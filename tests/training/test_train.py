@@ -157,6 +157,12 @@ def test_other_settings_are_refused(undisturbed, source):
     assert (out / "model.keras").is_file()
 
 
+def test_another_image_size_is_another_run(undisturbed, source):
+    _, out = undisturbed
+    with pytest.raises(RunError, match=r"image_size \[16, 16\] -> \[24, 24\]"):
+        train(source, out, **STATEFUL, image_size=24)
+
+
 def test_two_processes_do_not_share_a_folder(tmp_path, source):
     with RunFolder(tmp_path), pytest.raises(RunError, match="another process trains"):
         train(source, tmp_path, **PLAIN)
