@@ -15,15 +15,19 @@ from cct_keras.data import load_data
 from cct_keras.models import CCT
 from cct_keras.models import CVT
 from cct_keras.models import ViTLite
+from cct_keras.models import add_lora
 from cct_keras.models import create_model
 from cct_keras.models import feature_extractor
+from cct_keras.models import freeze
 from cct_keras.models import list_models
+from cct_keras.models import merge_lora
 from cct_keras.models import with_input_shape
 from cct_keras.pretrained import class_names
 from cct_keras.pretrained import list_weights
 from cct_keras.pretrained import preprocess_input
 from cct_keras.training import Recipe
 from cct_keras.training import evaluate
+from cct_keras.training import linear_probe
 from cct_keras.training import list_recipes
 from cct_keras.training import predict
 from cct_keras.training import train
@@ -35,16 +39,20 @@ __all__ = [
     "CVT",
     "Recipe",
     "ViTLite",
+    "add_lora",
     "class_names",
     "convert",
     "create_model",
     "evaluate",
     "feature_extractor",
+    "freeze",
     "layers",
+    "linear_probe",
     "list_models",
     "list_recipes",
     "list_weights",
     "load_data",
+    "merge_lora",
     "predict",
     "preprocess_input",
     "to_torch",

@@ -67,6 +67,20 @@ def _parser():
 
     _add_train(commands)
 
+    command = commands.add_parser(
+        "probe", help="a logistic regression on the features of trained weights"
+    )
+    command.add_argument("data", help="as for `train`")
+    command.add_argument("--weights", required=True, help="as for `train`")
+    command.add_argument("--variant", help="see `cct-keras list`")
+    _add_image_size(command)
+    command.add_argument("--data-dir", help="prepared data of tensorflow-datasets")
+    command.add_argument("--seed", type=int, default=0)
+    command.add_argument(
+        "--out", type=pathlib.Path, metavar="FILE", help="write the model, a .keras"
+    )
+    command.set_defaults(run=_probe)
+
     command = commands.add_parser("evaluate", help="how good a trained model is")
     command.add_argument("model", help="a file or run folder that `train` wrote")
     command.add_argument("data", help="as for `train`")
@@ -143,22 +157,24 @@ def _add_train(commands):
     command.add_argument("--variant", help="see `cct-keras list`")
     command.add_argument(
         "--recipe",
-        default="small",
-        help="see `cct-keras list --recipes`, or a .yml file (default: small)",
+        help="see `cct-keras list --recipes`, or a .yml file (default: small, with "
+        "--weights finetune)",
     )
     command.add_argument(
         "--epochs", type=int, metavar="N", help="warmup and the like scale with it"
     )
-    command.add_argument("--weights", help="start from a tag or a file")
+    command.add_argument(
+        "--weights",
+        help="start from a tag (see `cct-keras list --pretrained`), a .keras, "
+        ".weights.h5 or official .pth file, or the folder of a run",
+    )
     command.add_argument(
         "--out",
         type=pathlib.Path,
         metavar="FOLDER",
         help="default: runs/DATA-VARIANT-RECIPE",
     )
-    command.add_argument(
-        "--image-size", type=int, nargs="+", metavar="N", help="side, or height width"
-    )
+    _add_image_size(command)
     command.add_argument("--data-dir", help="prepared data of tensorflow-datasets")
     command.add_argument("--seed", type=int, default=0)
     command.add_argument(
@@ -185,6 +201,17 @@ def _add_train(commands):
             )
     flags = [flag for action in command._actions for flag in action.option_strings]
     command.set_defaults(run=_train, flags=flags)
+
+
+def _add_image_size(command):
+    command.add_argument(
+        "--image-size", type=int, nargs="+", metavar="N", help="side, or height width"
+    )
+
+
+def _image_size(arguments):
+    size = arguments.image_size
+    return size[0] if size is not None and len(size) == 1 else size and tuple(size)
 
 
 def _unknown(unknown, arguments):
@@ -288,21 +315,18 @@ def _train(arguments):
     import shlex
 
     from cct_keras.training.recipe import FIELDS
+    from cct_keras.training.recipes import default_recipe
     from cct_keras.training.recipes import find_recipe
 
     fields = {k: v for k, v in vars(arguments).items() if k in FIELDS}
     del fields["epochs"], fields["image_size"]
     fields = {k: v for k, v in fields.items() if v is not None}
     recipe = find_recipe(arguments.recipe, epochs=arguments.epochs, **fields)
-    size = arguments.image_size
-    if size is not None:
-        size = size[0] if len(size) == 1 else tuple(size)
     data = pathlib.Path(arguments.data)
-    out = arguments.out or pathlib.Path(
-        "runs", f"{data.stem}-{recipe.variant}-{pathlib.Path(arguments.recipe).stem}"
-    )
+    name = pathlib.Path(arguments.recipe or default_recipe(recipe.weights)).stem
+    out = arguments.out or pathlib.Path("runs", f"{data.stem}-{recipe.variant}-{name}")
     common = {
-        "image_size": size,
+        "image_size": _image_size(arguments),
         "data_dir": arguments.data_dir,
         "seed": arguments.seed,
     }
@@ -323,6 +347,35 @@ def _train(arguments):
         command=shlex.join([pathlib.Path(sys.argv[0]).name, *sys.argv[1:]]),
         **common,
     )
+
+
+def _probe(arguments):
+    from cct_keras.atomic_file import atomic_file
+    from cct_keras.training import linear_probe
+
+    if arguments.out is not None and arguments.out.suffix != ".keras":
+        raise ValueError(f"--out must end in .keras. Received: {arguments.out}")
+    run = linear_probe(
+        arguments.data,
+        arguments.variant,
+        weights=arguments.weights,
+        image_size=_image_size(arguments),
+        data_dir=arguments.data_dir,
+        seed=arguments.seed,
+    )
+    print(run.data.describe())
+    for note in run.data.notes:
+        print(f"note: {note}")
+    test = run.metrics["test"]
+    low, high = test["top1_ci95"]
+    print(
+        f"test accuracy {test['top1']:.2%} (95 % interval {low:.2%} to {high:.2%}), "
+        f"{run.metrics['seconds']:.1f} s"
+    )
+    if arguments.out is not None:
+        with atomic_file(arguments.out) as temporary:
+            run.model.save(temporary)
+        print(f"model: {arguments.out}")
 
 
 def _evaluate(arguments):

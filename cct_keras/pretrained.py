@@ -1,7 +1,10 @@
 """Published weights by name: rows of plain data, and how they are fetched."""
 
+import io
+import json
 import os
 import pathlib
+import zipfile
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -14,8 +17,10 @@ from cct_keras.converter.checkpoint import read_checkpoint
 from cct_keras.converter.conversion import convert
 from cct_keras.converter.conversion import load_checkpoint
 from cct_keras.converter.shi_labs import HEAD
+from cct_keras.converter.shi_labs import infer
 from cct_keras.converter.shi_labs import kind_of_positions
 from cct_keras.converter.shi_labs import original_names
+from cct_keras.converter.shi_labs import total_stride
 from cct_keras.data.known import DATASETS
 from cct_keras.data.known import KnownDataset
 from cct_keras.data.known import known_class_names
@@ -28,8 +33,10 @@ from cct_keras.layers import EncoderBlock
 from cct_keras.layers.position_embedding import kind_of_table
 from cct_keras.models.transfer import NATIVE_SUFFIXES
 from cct_keras.models.transfer import load_keras_file
+from cct_keras.models.transfer import stored_layers
 from cct_keras.models.variants import SIZES
 from cct_keras.models.variants import VARIANTS
+from cct_keras.models.variants import constructor_arguments
 
 CURRENT = "https://shi-labs.com/projects/cct/checkpoints/"
 LEGACY = "https://github.com/SHI-Labs/Compact-Transformers/files/"
@@ -201,6 +208,80 @@ def variant_defaults(variant: str, weights) -> tuple[dict, object]:
     return {"positional_embedding": kind, "num_classes": classes}, source
 
 
+class Origin(NamedTuple):
+    """What is known of the training behind some weights, where anything is.
+
+    Attributes:
+        mean: Of each channel, as the images were normalised.
+        std: Of each channel.
+        class_names: What the head tells apart.
+    """
+
+    mean: tuple | None = None
+    std: tuple | None = None
+    class_names: tuple | None = None
+
+
+def origin_of(weights) -> Origin:
+    """How weights were trained: by their tag, or by a `.keras` file of `train`."""
+    if is_tag(weights):
+        data = dataset_of(weights)
+        return Origin(data.mean, data.std, tuple(class_names(weights)))
+    if not str(weights).endswith(".keras"):
+        return Origin()
+    try:
+        with zipfile.ZipFile(weights) as archive:
+            config = json.loads(archive.read("config.json"))
+        layers = config["config"]["layers"]
+    except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile):
+        return Origin()  # Whoever loads it says what is wrong with it.
+    for layer in layers:
+        if layer.get("registered_name") == "cct_keras>Preprocessing":
+            known = (layer["config"].get(name) for name in Origin._fields)
+            return Origin(*(None if x is None else tuple(x) for x in known))
+    return Origin()
+
+
+def positions_of(variant: str, weights) -> str | None:
+    """The kind of positions of a variant's weights; `None` if they have none."""
+    if _is_native(weights):
+        return _stored_architecture(weights)["positional_embedding"]
+    decided, _ = variant_defaults(variant, weights)
+    return decided.get("positional_embedding")
+
+
+def variant_of_file(path) -> str:
+    """The named variant whose architecture a file of weights has.
+
+    Args:
+        path: A `.keras`, a `.weights.h5` or an official checkpoint.
+    """
+    if _is_native(path):
+        found = _stored_architecture(path)
+    else:
+        family, arguments, _ = infer(original_names(read_checkpoint(path)))
+        found = {"family": family, **arguments}
+    side = found.pop("input_shape", (32,))[0]
+    kind = found.pop("positional_embedding")
+
+    def distance(name):
+        row = VARIANTS[name]
+        return kind not in (None, row.positional_embedding), abs(row.image_size - side)
+
+    del found["num_classes"]
+    fitting = [
+        name
+        for name, row in VARIANTS.items()
+        if found.items() <= {"family": row.family, **constructor_arguments(row)}.items()
+    ]
+    if not fitting:
+        raise ValueError(
+            f"{path} has the architecture of no named variant ({found}): build it by "
+            "its constructor with weights=..., and train it with model.fit"
+        )
+    return min(fitting, key=distance)
+
+
 def load(model: keras.Model, weights) -> None:
     """Loads what a constructor takes as `weights`; see `CCT`."""
     if is_tag(weights):
@@ -257,6 +338,48 @@ def _is_native(weights):
     return isinstance(weights, (str, os.PathLike)) and str(weights).endswith(
         NATIVE_SUFFIXES
     )
+
+
+def _stored_architecture(path):
+    """What the shapes of a Keras file tell, as constructor arguments."""
+    try:
+        content = pathlib.Path(path)
+        if content.suffix == ".keras":
+            with zipfile.ZipFile(content) as archive:
+                content = io.BytesIO(archive.read("model.weights.h5"))
+        stored = stored_layers(content)
+        kernels = [x for x in stored["tokenizer"].values() if len(x) == 4]
+        patches = len(kernels) < len(stored["tokenizer"])
+        kernel, stages, dim = kernels[0][0], len(kernels), kernels[-1][-1]
+        hidden = stored["block_0"]["feed_forward/linear1/vars/0"][1]
+        classes = stored.get("head", {}).get("vars/1", (0,))[0]
+        kind, grid = None, (0, 0)
+        if "position_embedding" in stored:
+            with h5py.File(content) as file:
+                store = file["layers/position_embedding/vars"]
+                kind = kind_of_table(np.asarray(store["embeddings"], "float32"))
+                grid = store["grid"][...].tolist()
+    except (OSError, KeyError, IndexError, TypeError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"{path} is not a readable file of weights of this package: {error}"
+        ) from error
+    family = "CVT" if patches else "CCT"
+    family = "ViTLite" if "class_token" in stored else family
+    if patches:
+        shape = {"patch_size": kernel}
+    else:
+        shape = {"kernel_size": kernel, "num_conv_layers": stages}
+    stride = total_stride(family, kernel, stages)
+    return {
+        "family": family,
+        "num_layers": sum(name.startswith("block_") for name in stored),
+        "mlp_ratio": hidden / dim,
+        "embedding_dim": dim,
+        **shape,
+        "positional_embedding": kind,
+        "input_shape": tuple(stride * side for side in grid),
+        "num_classes": classes,
+    }
 
 
 def _kind_and_classes(path):

@@ -25,3 +25,13 @@ def images(*shape, seed=0):
 def predict(model, x):
     """Outputs in inference mode; eager, as compiling costs more than it saves."""
     return keras.ops.convert_to_numpy(model(x, training=False))
+
+
+def stripes(count, seed=0):
+    """Two classes that a model tells apart at once: stripes across or down."""
+    generator = np.random.default_rng(seed)
+    labels = np.arange(count) % 2
+    wave = 127 * (np.arange(16) // 2 % 2)
+    images = np.stack([np.tile(wave, (16, 1)), np.tile(wave[:, None], (1, 16))])
+    noise = generator.integers(0, 100, (count, 16, 16))
+    return (images[labels] + noise).astype("uint8"), labels

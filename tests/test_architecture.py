@@ -13,9 +13,17 @@ import cct_keras
 PACKAGE = pathlib.Path(cct_keras.__file__).parent
 ALLOWED = {
     "layers": set(),
+    "notes": set(),
     # `pretrained` only inside functions: constructors take weights by name.
     "models": {"layers", "pretrained", "bfloat16"},
-    "converter": {"models", "layers", "download", "bfloat16", "atomic_file"},
+    "converter": {
+        "models",
+        "layers",
+        "download",
+        "bfloat16",
+        "atomic_file",
+        "notes",
+    },
     "data": {"layers", "download"},
     "pretrained": {
         "converter",
@@ -25,7 +33,15 @@ ALLOWED = {
         "download",
         "atomic_file",
     },
-    "training": {"models", "layers", "data", "pretrained", "atomic_file"},
+    "training": {
+        "models",
+        "layers",
+        "data",
+        "pretrained",
+        "atomic_file",
+        "download",
+        "notes",
+    },
     "atomic_file": set(),
     "bfloat16": set(),
     "download": set(),

@@ -2,7 +2,6 @@
 
 import contextlib
 import pathlib
-import warnings
 
 import keras
 
@@ -21,6 +20,7 @@ from cct_keras.converter.shi_labs import original_names
 from cct_keras.converter.shi_labs import variant_of
 from cct_keras.converter.torch_file import CheckpointError
 from cct_keras.models.transfer import NATIVE_SUFFIXES
+from cct_keras.notes import collected_notes
 
 SUFFIXES = {"keras": NATIVE_SUFFIXES, "torch": (SAFETENSORS, *TORCH_PICKLES)}
 TOLERANCE = 1e-4
@@ -100,13 +100,11 @@ def _load_keras(source):
 
 @contextlib.contextmanager
 def _notes():
-    """Warnings as lines of the answer."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("ignore", DeprecationWarning)
-        warnings.simplefilter("always", UserWarning)
+    """Remarks as lines of the answer."""
+    with collected_notes() as lines:
         yield
-    for warning in caught:
-        print(f"note: {warning.message}")
+    for line in lines:
+        print(f"note: {line}")
 
 
 def _build(architecture, state, overrides):

@@ -12,6 +12,7 @@ from cct_keras.converter.shi_labs import POSITIONS
 from cct_keras.converter.shi_labs import TENSORS
 from cct_keras.converter.shi_labs import TOP
 from cct_keras.converter.torch_file import CheckpointError
+from cct_keras.models.lora import merge_lora
 from cct_keras.models.transfer import adapt_channels
 from cct_keras.models.transfer import list_problems
 from cct_keras.models.transfer import weighted_layers
@@ -123,8 +124,8 @@ def fill(
 
 
 def state_of(model: keras.Model) -> dict[str, np.ndarray]:
-    """The weights of a model as the original's state dict."""
+    """The weights of a model as the original's state dict, adapters merged."""
     return {
         name: np.ascontiguousarray(to_torch_layout(weight.numpy()), "float32")
-        for name, weight in named_weights(model).items()
+        for name, weight in named_weights(merge_lora(model)).items()
     }

@@ -132,7 +132,7 @@ def infer(state: dict[str, np.ndarray], grid=None, **told) -> Architecture:
         _, length, _ = _shape(state, POSITIONS, 3)
         arguments["positional_embedding"] = kind_of_positions(state)
         grid = _grid(length - token, grid)
-        stride = _total_stride(family, kernel[-1], stages, told.get("stride"))
+        stride = total_stride(family, kernel[-1], stages, told.get("stride"))
         size = tuple(side * stride for side in grid)
     else:
         grid = None
@@ -278,7 +278,8 @@ def _grid(length, grid):
     return grid
 
 
-def _total_stride(family, kernel, stages, stride):
+def total_stride(family: str, kernel: int, stages: int, stride: int | None = None):
+    """Pixels from a token to the next."""
     if family != "CCT":
         return kernel
     return (2 * (stride or max(1, kernel // 2 - 1))) ** stages

@@ -7,6 +7,7 @@ from cct_keras.layers.checks import check_choice
 from cct_keras.layers.checks import check_non_negative
 from cct_keras.layers.checks import check_positive
 from cct_keras.layers.checks import check_rank
+from cct_keras.layers.frozen import stay_frozen
 
 
 @keras.saving.register_keras_serializable(package="cct_keras")
@@ -140,6 +141,7 @@ class ConvTokenizer(keras.layers.Layer):
             conv.build((None, None, None, channels))
             self.convs.append(conv)
             channels = filters
+        stay_frozen(self)
 
     def call(self, images):
         x = images

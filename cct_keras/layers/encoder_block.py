@@ -4,6 +4,8 @@ from cct_keras.layers.checks import check_positive
 from cct_keras.layers.checks import check_rate
 from cct_keras.layers.drop_path import DropPath
 from cct_keras.layers.feed_forward import FeedForward
+from cct_keras.layers.frozen import stay_frozen
+from cct_keras.layers.lora_dense import check_lora
 from cct_keras.layers.multi_head_self_attention import MultiHeadSelfAttention
 from cct_keras.layers.multi_head_self_attention import spec_with_scores
 
@@ -29,6 +31,9 @@ class EncoderBlock(keras.layers.Layer):
         pre_norm: Whether to use the textbook order instead, in which
             the second normalisation sees the feed-forward branch only.
         epsilon: Epsilon of the normalisations.
+        lora: Adapters: `rank`, `alpha` and the `targets` among `qkv`, `proj`,
+            `linear1` and `linear2`. All else in the block is then frozen. Set by
+            `add_lora`.
 
     Call arguments:
         tokens: Tensor `(batch, tokens, dim)`.
@@ -57,6 +62,7 @@ class EncoderBlock(keras.layers.Layer):
         qkv_bias: bool = False,
         pre_norm: bool = False,
         epsilon: float = 1e-5,
+        lora: dict | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -75,15 +81,20 @@ class EncoderBlock(keras.layers.Layer):
         self.qkv_bias = qkv_bias
         self.pre_norm = pre_norm
         self.epsilon = epsilon
+        self.lora = check_lora("EncoderBlock", lora)
 
         self.norm1 = keras.layers.LayerNormalization(
-            epsilon=epsilon, dtype=self.dtype_policy, name="norm1"
+            epsilon=epsilon,
+            trainable=lora is None,
+            dtype=self.dtype_policy,
+            name="norm1",
         )
         self.attention = MultiHeadSelfAttention(
             num_heads,
             use_bias=qkv_bias,
             attention_dropout=attention_dropout,
             dropout_rate=dropout_rate,
+            lora=self.lora,
             dtype=self.dtype_policy,
             name="attention",
         )
@@ -91,11 +102,15 @@ class EncoderBlock(keras.layers.Layer):
             drop_path_rate, dtype=self.dtype_policy, name="drop_path1"
         )
         self.norm2 = keras.layers.LayerNormalization(
-            epsilon=epsilon, dtype=self.dtype_policy, name="norm2"
+            epsilon=epsilon,
+            trainable=lora is None,
+            dtype=self.dtype_policy,
+            name="norm2",
         )
         self.feed_forward = FeedForward(
             hidden_dim,
             dropout_rate=dropout_rate,
+            lora=self.lora,
             dtype=self.dtype_policy,
             name="feed_forward",
         )
@@ -106,6 +121,7 @@ class EncoderBlock(keras.layers.Layer):
     def build(self, input_shape):
         for layer in (self.norm1, self.attention, self.norm2, self.feed_forward):
             layer.build(input_shape)
+        stay_frozen(self)
 
     def call(self, tokens, return_attention_scores=False, training=None):
         branch = self.attention(
@@ -144,6 +160,7 @@ class EncoderBlock(keras.layers.Layer):
                 "qkv_bias": self.qkv_bias,
                 "pre_norm": self.pre_norm,
                 "epsilon": self.epsilon,
+                "lora": self.lora,
             }
         )
         return config

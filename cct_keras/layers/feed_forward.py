@@ -5,6 +5,8 @@ from keras import ops
 
 from cct_keras.layers.checks import check_positive
 from cct_keras.layers.checks import check_rate
+from cct_keras.layers.lora_dense import check_lora
+from cct_keras.layers.lora_dense import projection
 
 
 @keras.saving.register_keras_serializable(package="cct_keras")
@@ -14,6 +16,7 @@ class FeedForward(keras.layers.Layer):
     Args:
         hidden_dim: Width of the hidden layer.
         dropout_rate: Dropout after the GELU and after the second projection.
+        lora: Adapters on the projections `linear1` and `linear2`; see `add_lora`.
 
     Input shape:
         `(batch, ..., dim)`
@@ -28,27 +31,29 @@ class FeedForward(keras.layers.Layer):
     (2, 64, 128)
     """
 
-    def __init__(self, hidden_dim: int, *, dropout_rate: float = 0.0, **kwargs):
+    def __init__(
+        self,
+        hidden_dim: int,
+        *,
+        dropout_rate: float = 0.0,
+        lora: dict | None = None,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         check_positive("FeedForward", hidden_dim=hidden_dim)
         check_rate("FeedForward", dropout_rate=dropout_rate)
         self.hidden_dim = hidden_dim
         self.dropout_rate = dropout_rate
+        self.lora = check_lora("FeedForward", lora)
 
     def build(self, input_shape):
         dim = input_shape[-1]
-        self.linear1 = keras.layers.Dense(
-            self.hidden_dim,
-            kernel_initializer=keras.initializers.RandomNormal(stddev=0.02),
-            dtype=self.dtype_policy,
-            name="linear1",
+        self.linear1 = projection(
+            "linear1", self.hidden_dim, lora=self.lora, dtype=self.dtype_policy
         )
         self.linear1.build(input_shape)
-        self.linear2 = keras.layers.Dense(
-            dim,
-            kernel_initializer=keras.initializers.RandomNormal(stddev=0.02),
-            dtype=self.dtype_policy,
-            name="linear2",
+        self.linear2 = projection(
+            "linear2", dim, lora=self.lora, dtype=self.dtype_policy
         )
         self.linear2.build((*input_shape[:-1], self.hidden_dim))
         self.drop1 = keras.layers.Dropout(
@@ -68,7 +73,11 @@ class FeedForward(keras.layers.Layer):
     def get_config(self):
         config = super().get_config()
         config.update(
-            {"hidden_dim": self.hidden_dim, "dropout_rate": self.dropout_rate}
+            {
+                "hidden_dim": self.hidden_dim,
+                "dropout_rate": self.dropout_rate,
+                "lora": self.lora,
+            }
         )
         return config
 

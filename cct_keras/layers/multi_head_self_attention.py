@@ -5,6 +5,8 @@ from cct_keras.layers.checks import check_divisible_by_heads
 from cct_keras.layers.checks import check_positive
 from cct_keras.layers.checks import check_rank
 from cct_keras.layers.checks import check_rate
+from cct_keras.layers.lora_dense import check_lora
+from cct_keras.layers.lora_dense import projection
 
 
 @keras.saving.register_keras_serializable(package="cct_keras")
@@ -20,6 +22,7 @@ class MultiHeadSelfAttention(keras.layers.Layer):
             always has one.
         attention_dropout: Dropout on the attention weights.
         dropout_rate: Dropout after the output projection.
+        lora: Adapters on the projections `qkv` and `proj`; see `add_lora`.
 
     Call arguments:
         tokens: Tensor `(batch, tokens, dim)`.
@@ -47,6 +50,7 @@ class MultiHeadSelfAttention(keras.layers.Layer):
         use_bias: bool = False,
         attention_dropout: float = 0.0,
         dropout_rate: float = 0.0,
+        lora: dict | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -60,29 +64,25 @@ class MultiHeadSelfAttention(keras.layers.Layer):
         self.use_bias = use_bias
         self.attention_dropout = attention_dropout
         self.dropout_rate = dropout_rate
+        self.lora = check_lora("MultiHeadSelfAttention", lora)
 
     def build(self, input_shape):
         check_rank("MultiHeadSelfAttention", input_shape, ("batch", "tokens", "dim"))
         dim = input_shape[-1]
         check_divisible_by_heads("MultiHeadSelfAttention", dim, self.num_heads)
         self.head_dim = dim // self.num_heads
-        self.qkv = keras.layers.Dense(
+        self.qkv = projection(
+            "qkv",
             3 * dim,
-            use_bias=self.use_bias,
-            kernel_initializer=keras.initializers.RandomNormal(stddev=0.02),
+            lora=self.lora,
             dtype=self.dtype_policy,
-            name="qkv",
+            use_bias=self.use_bias,
         )
         self.qkv.build(input_shape)
         self.attention_drop = keras.layers.Dropout(
             self.attention_dropout, dtype=self.dtype_policy, name="attention_drop"
         )
-        self.proj = keras.layers.Dense(
-            dim,
-            kernel_initializer=keras.initializers.RandomNormal(stddev=0.02),
-            dtype=self.dtype_policy,
-            name="proj",
-        )
+        self.proj = projection("proj", dim, lora=self.lora, dtype=self.dtype_policy)
         self.proj.build(input_shape)
         self.proj_drop = keras.layers.Dropout(
             self.dropout_rate, dtype=self.dtype_policy, name="proj_drop"
@@ -124,6 +124,7 @@ class MultiHeadSelfAttention(keras.layers.Layer):
                 "use_bias": self.use_bias,
                 "attention_dropout": self.attention_dropout,
                 "dropout_rate": self.dropout_rate,
+                "lora": self.lora,
             }
         )
         return config

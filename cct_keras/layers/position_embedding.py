@@ -1,3 +1,4 @@
+import logging
 import math
 
 import keras
@@ -8,6 +9,8 @@ from cct_keras.layers.checks import check_choice
 from cct_keras.layers.checks import check_non_negative
 from cct_keras.layers.checks import check_positive
 from cct_keras.layers.checks import check_rank
+
+logger = logging.getLogger(__name__)
 
 
 @keras.saving.register_keras_serializable(package="cct_keras")
@@ -122,9 +125,12 @@ class PositionEmbedding(keras.layers.Layer):
                 'table, which belongs to kind="learnable"'
             )
         if grid != self.grid:
+            places = "{} x {} to {} x {}".format(*grid, *self.grid)
             if self.kind == "sine":
+                logger.info("sine positions were made anew, from %s", places)
                 table = sine_table(length, dim)
             else:
+                logger.info("positions were resized from %s", places)
                 table = resize_table(table, grid, self.grid, self.num_prefix_tokens)
         self.embeddings.assign(table)
 

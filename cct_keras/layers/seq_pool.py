@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from cct_keras.layers.checks import check_rank
+from cct_keras.layers.frozen import stay_frozen
 from cct_keras.layers.multi_head_self_attention import spec_with_scores
 
 
@@ -37,6 +38,7 @@ class SeqPool(keras.layers.Layer):
     def build(self, input_shape):
         check_rank("SeqPool", input_shape, ("batch", "tokens", "dim"))
         self.attention.build(input_shape)
+        stay_frozen(self)
 
     def call(self, tokens, return_attention_scores=False):
         weights = ops.softmax(self.attention(tokens), axis=1)

@@ -12,6 +12,7 @@ import numpy as np
 from cct_keras.bfloat16 import widen_bfloat16
 from cct_keras.layers import ConvTokenizer
 from cct_keras.layers import PositionEmbedding
+from cct_keras.models.lora import merge_lora
 from cct_keras.models.patches import check_divisible_by_patch
 
 # What a model for another task has not, or has fresh.
@@ -65,7 +66,7 @@ def load_keras_file(model: keras.Model, path) -> None:
         if path.suffix == ".keras":
             if not zipfile.is_zipfile(path):
                 raise zipfile.BadZipFile("not a zip file")
-            source = keras.models.load_model(path, compile=False)
+            source = merge_lora(keras.models.load_model(path, compile=False))
         else:
             source = _load_weights_file(model, path)
     except (OSError, KeyError, zipfile.BadZipFile) as error:
@@ -276,7 +277,7 @@ def _copy_weights(source, target):
 
 def _load_weights_file(model, path):
     """A twin of `model` as far as the file goes, with the file's head."""
-    stored = _stored_layers(path)
+    stored = stored_layers(path)
     shapes = {name: list(datasets.values()) for name, datasets in stored.items()}
     _check_architecture(shapes, model, str(path))
     if "position_embedding" in stored:
@@ -308,8 +309,8 @@ def _load_weights_file(model, path):
     return twin
 
 
-def _stored_layers(path):
-    """`{layer name: {dataset: shape}}` of a `.weights.h5` file."""
+def stored_layers(path):
+    """`{layer name: {dataset: shape}}` of a `.weights.h5` file, by path or open."""
     layers = {}
     with h5py.File(path) as file:
         for group in file.get("layers", {}).values():

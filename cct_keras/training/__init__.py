@@ -1,7 +1,8 @@
-"""Training: recipes, `train`, `evaluate`, `predict`."""
+"""Training: recipes, `train`, `linear_probe`, `evaluate`, `predict`."""
 
 from cct_keras.training.evaluation import evaluate
 from cct_keras.training.evaluation import predict
+from cct_keras.training.probe import linear_probe
 from cct_keras.training.recipe import Recipe
 from cct_keras.training.recipes import find_recipe
 from cct_keras.training.recipes import list_recipes
@@ -15,6 +16,7 @@ __all__ = [
     "WarmupSchedule",
     "evaluate",
     "find_recipe",
+    "linear_probe",
     "list_recipes",
     "predict",
     "train",

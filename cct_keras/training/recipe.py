@@ -6,6 +6,8 @@ import typing
 
 from cct_keras.data.policies import parse_rand_augment
 from cct_keras.models.factory import near
+from cct_keras.models.lora import adapter_places
+from cct_keras.models.variants import SIZES
 from cct_keras.models.variants import VARIANTS
 
 
@@ -21,6 +23,8 @@ class Recipe:
         about: What the run reproduces, what it reaches.
         variant: Model that is trained unless another is named.
         weights: Weights it starts from.
+        positional_embedding: `"learnable"`, `"sine"` or `"none"`; `"auto"` is that
+            of the weights it starts from, or the variant's own.
         image_size: Side of the images, if neither their own nor the variant's.
         epochs: Epochs of the schedule; `cooldown_epochs` come on top.
         cooldown_epochs: Further epochs at `min_lr`.
@@ -69,6 +73,18 @@ class Recipe:
         stochastic_depth: Drop-path rate, if not the variant's own.
         precision: `"float32"`, `"mixed"` (what the machine does well: float32 on
             a CPU), `"mixed_bfloat16"` or `"mixed_float16"`.
+        layer_decay: Factor of the learning rate from each layer to the one below:
+            1 above the blocks, this for the last block, its square for the one
+            before, and so on down to the tokenizer and the positions.
+        freeze: How many blocks, from the first on and with all below them, stay as
+            they are; `"body"` for everything but the head.
+        unfreeze_epochs: Epochs until one more block thaws, the last first, and at
+            the end the tokenizer and the positions; 0 for all from the start.
+        lora_rank: Rank of adapters that are trained in place of the blocks'
+            own weights, together with the head, and merged in the end.
+        lora_alpha: Adapters are scaled by `lora_alpha / lora_rank`; by default 1.
+        lora_targets: Projections that get an adapter: `"qkv"`, `"proj"`,
+            `"linear1"` and `"linear2"`, in one block as `"block_0/qkv"`.
         patience: Epochs without a better validation before the run ends. Better is
             a higher accuracy, or within its standard error a lower loss.
     """
@@ -76,6 +92,7 @@ class Recipe:
     about: str = ""
     variant: str = "cct_2_3x2_32"
     weights: str | None = None
+    positional_embedding: str = "auto"
     image_size: int | None = None
     epochs: int = 50
     cooldown_epochs: int = 0
@@ -113,6 +130,12 @@ class Recipe:
     attention_dropout: float | None = None
     stochastic_depth: float | None = None
     precision: str = "mixed"
+    layer_decay: float = 1.0
+    freeze: int | str = 0
+    unfreeze_epochs: float = 0
+    lora_rank: int | None = None
+    lora_alpha: float | None = None
+    lora_targets: str = "qkv,proj,linear1,linear2"
     patience: int | None = None
 
     def __post_init__(self):
@@ -127,6 +150,7 @@ class Recipe:
 
 
 CHOICES = {
+    "positional_embedding": ("auto", "learnable", "sine", "none"),
     "optimizer": ("adamw", "sgd"),
     "schedule": ("cosine", "step", "constant"),
     "warmup": ("linear", "inverse"),
@@ -165,6 +189,11 @@ RANGES = {
     "dropout": (0, 0.999),
     "attention_dropout": (0, 0.999),
     "stochastic_depth": (0, 0.999),
+    "layer_decay": (1e-6, 1),
+    "freeze": (0, math.inf),
+    "unfreeze_epochs": (0, math.inf),
+    "lora_rank": (1, math.inf),
+    "lora_alpha": (1e-9, math.inf),
 }
 
 
@@ -246,18 +275,46 @@ def _check(recipe):
         raise RecipeError(
             f"`flip` must be a probability or 'auto'. Received: flip={recipe.flip!r}"
         )
-    low, high = recipe.crop_scale
-    if not 0 < low <= high <= 1:
-        raise RecipeError(
-            "`crop_scale` must be two areas in (0, 1], the smaller first. Received: "
-            f"crop_scale={recipe.crop_scale}"
-        )
+    _check_crop_scale(recipe)
     if recipe.augment not in ("none", "auto", "keras_cv"):
         parse_rand_augment(recipe.augment)
     if recipe.variant not in VARIANTS:
         raise RecipeError(
             f"unknown variant {recipe.variant!r}. {near(recipe.variant, VARIANTS)}"
         )
+    _check_fine_tuning(recipe)
+
+
+def _check_crop_scale(recipe):
+    low, high = recipe.crop_scale
+    if not 0 < low <= high <= 1:
+        raise RecipeError(
+            "`crop_scale` must be two areas in (0, 1], the smaller first. Received: "
+            f"crop_scale={recipe.crop_scale}"
+        )
+
+
+def _check_fine_tuning(recipe):
+    blocks = SIZES[VARIANTS[recipe.variant].size].num_layers
+    if isinstance(recipe.freeze, int) and recipe.freeze > blocks:
+        raise RecipeError(
+            f"`freeze` must be at most the {blocks} blocks of {recipe.variant}. "
+            f"Received: freeze={recipe.freeze}"
+        )
+    if isinstance(recipe.freeze, str) and recipe.freeze != "body":
+        raise RecipeError(
+            "`freeze` must be a number of blocks or 'body'. "
+            f"Received: freeze={recipe.freeze!r}"
+        )
+    if recipe.freeze == "body" and (recipe.unfreeze_epochs or recipe.lora_rank):
+        other = "unfreeze_epochs" if recipe.unfreeze_epochs else "lora_rank"
+        raise RecipeError(
+            f"freeze='body' leaves nothing for `{other}`: give one of the two"
+        )
+    try:
+        adapter_places(recipe.lora_targets, [f"block_{i}" for i in range(blocks)])
+    except ValueError as error:
+        raise RecipeError(f"`lora_targets`: {error}") from None
 
 
 def _range_text(low, high):

@@ -1,7 +1,9 @@
 """Recipes: each row is the document of a training run."""
 
 import dataclasses
+import pathlib
 
+from cct_keras.download import is_url
 from cct_keras.models.factory import near
 from cct_keras.training.recipe import Recipe
 from cct_keras.training.recipe import RecipeError
@@ -57,6 +59,16 @@ RECIPES = {
         epochs=5,
         warmup_epochs=0.5,
         label_smoothing=0.0,
+    ),
+    "finetune": _row(
+        SMALL,
+        "From trained weights to a few hundred images of something else; the default "
+        "with --weights.",
+        epochs=30,
+        batch_size=32,
+        lr=1e-3,
+        warmup_epochs=2,
+        layer_decay=0.75,
     ),
     # === The authors' published runs ===
     "cifar10_300": _row(
@@ -176,21 +188,34 @@ def list_recipes() -> list[str]:
     return list(RECIPES)
 
 
+def default_recipe(weights) -> str:
+    """The recipe of a run that names none."""
+    return "small" if weights is None else "finetune"
+
+
 def find_recipe(recipe, *, epochs: int | None = None, **overrides) -> Recipe:
     """A recipe with some of its fields replaced.
 
     Args:
         recipe: A name of `list_recipes()`, a `Recipe`, or the path of a YAML file
-            with its fields or with those of the authors' files.
+            with its fields or with those of the authors' files. `None` is `small`,
+            or `finetune` if there are `weights`.
         epochs: Epochs instead of the recipe's; warmup, cooldown and the epoch at
             which mixing ends scale with them.
-        **overrides: Other fields; they are taken as they are.
+        **overrides: Other fields; they are taken as they are. A file of `weights`
+            without a `variant` decides the variant; a run folder stands for the
+            model in it.
 
     Example:
 
     >>> find_recipe("cifar10_300", epochs=30, lr=1e-3).mix_off_epoch
     17.5
     """
+    fields = parse_fields(overrides)
+    if fields.get("weights") is not None:
+        fields |= _from_weights(fields)
+    if recipe is None:
+        recipe = default_recipe(fields.get("weights"))
     if isinstance(recipe, Recipe):
         row = recipe
     elif recipe in RECIPES:
@@ -204,10 +229,28 @@ def find_recipe(recipe, *, epochs: int | None = None, **overrides) -> Recipe:
             f"unknown recipe {recipe!r}. {near(str(recipe), RECIPES)} A file ends "
             "in .yml or .yaml."
         )
-    fields = parse_fields(overrides)
     if epochs is not None:
         row = _scaled(row, parse_fields({"epochs": epochs})["epochs"])
     return dataclasses.replace(row, **fields)
+
+
+def _from_weights(fields):
+    """The file that `weights` names, and the variant it belongs to."""
+    from cct_keras import pretrained
+    from cct_keras.training.run_folder import MODEL
+
+    weights = fields["weights"]
+    if pretrained.is_tag(weights) and not pathlib.Path(weights).is_dir():
+        return {}
+    path = pathlib.Path(weights)
+    if path.is_dir():
+        path = path / MODEL
+        weights = str(path)
+    if "variant" in fields:
+        return {"weights": weights}
+    if not is_url(str(weights)) and not path.is_file():
+        raise RecipeError(f"`weights`: no such file or tag: {weights}")
+    return {"weights": weights, "variant": pretrained.variant_of_file(weights)}
 
 
 def _scaled(row, epochs):
@@ -221,4 +264,5 @@ def _scaled(row, epochs):
         warmup_epochs=warmup if row.per_step else round(warmup),
         decay_epochs=row.decay_epochs * share,
         mix_off_epoch=row.mix_off_epoch * share,
+        unfreeze_epochs=row.unfreeze_epochs * share,
     )

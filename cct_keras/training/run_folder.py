@@ -222,12 +222,17 @@ class RunFolder:
     def _read_json(path):
         try:
             return json.loads(path.read_text())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
             raise RunError(
                 f"{path} cannot be read ({error}); --restart throws the run away"
             ) from error
+
+    @classmethod
+    def read_settings(cls, path) -> dict:
+        """The settings of the run in a folder, if there is one."""
+        return cls._read_json(pathlib.Path(path) / SETTINGS) or {}
 
     def read_metrics(self) -> dict:
         """The results of a complete run."""

@@ -1,6 +1,8 @@
 """`train`: a recipe, a data set and a variant to a trained model and its report."""
 
 import dataclasses
+import logging
+import math
 import platform
 import time
 from typing import NamedTuple
@@ -14,15 +16,25 @@ from cct_keras.data import load_data
 from cct_keras.data.dataset import as_size
 from cct_keras.data.pipeline import steps_per_epoch
 from cct_keras.layers import Preprocessing
+from cct_keras.models import add_lora
 from cct_keras.models import create_model
+from cct_keras.models import freeze
+from cct_keras.models import merge_lora
 from cct_keras.models.cost import variant_cost
 from cct_keras.models.factory import find_variant
+from cct_keras.models.variants import SIZES
+from cct_keras.notes import collected_notes
+from cct_keras.pretrained import origin_of
+from cct_keras.pretrained import positions_of
 from cct_keras.training.callbacks import Progress
 from cct_keras.training.callbacks import Record
 from cct_keras.training.callbacks import StopOnNaN
 from cct_keras.training.callbacks import duration
 from cct_keras.training.evaluation import find_mistakes
 from cct_keras.training.evaluation import measure
+from cct_keras.training.layerwise import LayerwiseAdamW
+from cct_keras.training.layerwise import LayerwiseSGD
+from cct_keras.training.layerwise import layer_paces
 from cct_keras.training.recipe import Recipe
 from cct_keras.training.recipes import find_recipe
 from cct_keras.training.report import write_report
@@ -34,6 +46,8 @@ from cct_keras.training.run_folder import TENSORBOARD
 from cct_keras.training.run_folder import RunError
 from cct_keras.training.run_folder import RunFolder
 from cct_keras.training.schedule import WarmupSchedule
+
+logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +71,7 @@ class Run:
 def train(
     data,
     variant: str | None = None,
-    recipe: str | Recipe = "small",
+    recipe: str | Recipe | None = None,
     *,
     epochs: int | None = None,
     weights=None,
@@ -79,10 +93,16 @@ def train(
 
     Args:
         data: What `load_data` takes, or what it returned.
-        variant: One of `list_models()`, if not the recipe's own.
-        recipe: One of `list_recipes()`, a `Recipe` or a YAML file.
+        variant: One of `list_models()`, if not the recipe's own or that of the
+            file of weights.
+        recipe: One of `list_recipes()`, a `Recipe` or a YAML file. By default
+            `small`, or `finetune` if there are weights to start from.
         epochs: Epochs instead of the recipe's; warmup and the like scale.
-        weights: Weights to start from: a tag or a file, as in `create_model`.
+        weights: Weights to start from: a tag of published weights, a `.keras`, a
+            `.weights.h5` or an official `.pth` file, or the folder of a run. The
+            head starts fresh if the classes are others, positions are resized,
+            the first convolution is adapted to the channels; images are
+            normalised as they were for the weights, if that is known.
         out: Folder for the model, snapshots, logs and the report; `None` writes
             nothing.
         image_size: Side, or height and width, of the model's images.
@@ -114,7 +134,8 @@ def train(
     if not isinstance(seed, int) or seed < 0:
         raise ValueError(f"`seed` must be an integer of 0 or more. Received: {seed!r}")
     data = load_for(data, recipe, image_size=image_size, data_dir=data_dir, seed=seed)
-    recipe = dataclasses.replace(recipe, eval_crop=data.crop)
+    earlier = {} if out is None or restart else RunFolder.read_settings(out)
+    data, recipe = take_from_weights(data, recipe, earlier)
     _say(verbose, data.describe())
     for note in data.notes:
         _say(verbose, f"note: {note}")
@@ -151,7 +172,16 @@ def _train(data, recipe, folder, options):
     started, verbose = time.perf_counter(), options.verbose
     keras.utils.set_random_seed(options.seed)
     resumed = folder is not None and folder.has_snapshot()
-    model = build_model(data, recipe, classifier_activation=None, load=not resumed)
+    with collected_notes() as notes:
+        model = build_model(data, recipe, classifier_activation=None, load=not resumed)
+    notes += _thaw_notes(recipe)
+    for note in notes:
+        _say(verbose, f"note: {note}")
+    trained = sum(math.prod(weight.shape) for weight in model.trainable_weights)
+    if recipe.weights is not None or trained < model.count_params():
+        start = "" if recipe.weights is None else f" from {recipe.weights}"
+        of = f"{trained:,} of {model.count_params():,} parameters"
+        _say(verbose, f"training {of}{start}")
     final = build_model(data, recipe, load=False)
     schedule = compile_model(model, data, recipe, options.jit)
     record = Record(
@@ -170,7 +200,8 @@ def _train(data, recipe, folder, options):
         _fit(model, data, recipe, record, first_epoch, options)
 
     final.set_weights(record.best)
-    probabilities, test = measure(final, data, "test")
+    best = merge_lora(final)
+    probabilities, test = measure(best, data, "test")
     seconds = [row["seconds"] for row in record.history]
     speeds = [row["images_per_second"] for row in record.history]
     cost = variant_cost(
@@ -187,7 +218,8 @@ def _train(data, recipe, folder, options):
         "seconds": sum(seconds),
         # The first epoch also compiles.
         "images_per_second": float(np.median(speeds[1:] or speeds)),
-        "parameters": final.count_params(),
+        "parameters": best.count_params(),
+        "trained_parameters": trained,
         "macs": cost.macs + cost.attention_macs,
         "variant": recipe.variant,
         "data": data.name,
@@ -197,6 +229,7 @@ def _train(data, recipe, folder, options):
         try:
             _save(folder, final, record.last, LAST_MODEL)
             _save(folder, final, record.best, MODEL)
+            data = dataclasses.replace(data, notes=(*data.notes, *notes))
             _write_results(
                 folder, data, recipe, record, metrics, probabilities, options
             )
@@ -214,7 +247,7 @@ def _train(data, recipe, folder, options):
     if folder:
         _say(verbose, f"model: {folder.path / MODEL}")
         _say(verbose, f"report: {folder.path / REPORT}")
-    return Run(final, record.history, metrics, data)
+    return Run(best, record.history, metrics, data)
 
 
 def _complete_run(folder, data):
@@ -270,6 +303,39 @@ def load_for(data, recipe: Recipe, *, image_size, data_dir, seed: int) -> Datase
     )
 
 
+def take_from_weights(
+    data: Dataset, recipe: Recipe, earlier: dict
+) -> tuple[Dataset, Recipe]:
+    """What the weights of a recipe decide: normalisation and kind of positions.
+
+    Args:
+        data: The data; its own normalisation stays where that of the weights is not
+            known or is for other channels.
+        recipe: The recipe.
+        earlier: Settings of a run that is to go on, which has it all on record.
+    """
+    recipe = dataclasses.replace(recipe, eval_crop=data.crop)
+    if recipe.weights is None:
+        return data, recipe
+    if earlier.get("weights") == recipe.weights:
+        mean, std = earlier["mean"], earlier["std"]
+        kind = earlier["positional_embedding"]
+    else:
+        mean, std, _ = origin_of(recipe.weights)
+        kind = positions_of(recipe.variant, recipe.weights) or "none"
+    if recipe.positional_embedding == "auto":
+        recipe = dataclasses.replace(recipe, positional_embedding=kind)
+    if mean is not None and len(mean) == data.channels and tuple(mean) != data.mean:
+        text = " and ".join(", ".join(map(str, values)) for values in (mean, std))
+        data = dataclasses.replace(
+            data,
+            mean=tuple(mean),
+            std=tuple(std),
+            notes=(*data.notes, f"images are normalised as for the weights: {text}"),
+        )
+    return data, recipe
+
+
 # === Model ===
 
 
@@ -280,7 +346,7 @@ def build_model(
     classifier_activation: str | None = "softmax",
     load: bool = True,
 ) -> keras.Model:
-    """The recipe's model for raw images of a data set.
+    """The recipe's model for raw images of a data set, frozen as the recipe says.
 
     Args:
         data: Decides the classes, the size and the normalisation.
@@ -307,7 +373,11 @@ def build_model(
         "attention_dropout": recipe.attention_dropout,
         "stochastic_depth": recipe.stochastic_depth,
     }
-    return create_model(
+    own = {name: rate for name, rate in rates.items() if rate is not None}
+    if recipe.positional_embedding != "auto":
+        kind = recipe.positional_embedding
+        own["positional_embedding"] = None if kind == "none" else kind
+    model = create_model(
         recipe.variant,
         input_tensor=normalised,
         num_classes=data.num_classes,
@@ -315,8 +385,45 @@ def build_model(
         weights=recipe.weights if load else None,
         data_format="channels_last",
         dtype=precision_policy(recipe.precision),
-        **{name: rate for name, rate in rates.items() if rate is not None},
+        **own,
     )
+    if load and recipe.weights is not None:
+        _replace_head(model, data, origin_of(recipe.weights).class_names)
+    if recipe.lora_rank is not None:
+        model = add_lora(
+            model,
+            recipe.lora_rank,
+            alpha=recipe.lora_alpha,
+            targets=recipe.lora_targets,
+        )
+    freeze(model, recipe.freeze)
+    return model
+
+
+def _replace_head(model, data, known):
+    """Makes the head fresh if it is for as many classes, but for others."""
+    if known in (None, data.class_names) or len(known) != data.num_classes:
+        return
+    head = model.get_layer("head")
+    for weight, fresh in (
+        (head.kernel, head.kernel_initializer),
+        (head.bias, head.bias_initializer),
+    ):
+        weight.assign(fresh(weight.shape, weight.dtype))
+    logger.info(
+        "the weights tell %s, ... apart: the head starts fresh", ", ".join(known[:3])
+    )
+
+
+def _thaw_notes(recipe):
+    if recipe.weights is None and (recipe.freeze or recipe.lora_rank):
+        yield "what is frozen stays at its random start; --weights gives a trained one"
+    blocks = SIZES[find_variant(recipe.variant).size].num_layers
+    if recipe.unfreeze_epochs * (blocks + 1) >= recipe.total_epochs:
+        yield (
+            f"with a block every {recipe.unfreeze_epochs:g} epochs not all thaws in "
+            f"{recipe.total_epochs}"
+        )
 
 
 def precision_policy(precision: str) -> str:
@@ -359,7 +466,6 @@ def compile_model(
         per_step=recipe.per_step,
     )
     common = {
-        "weight_decay": recipe.weight_decay,
         "global_clipnorm": recipe.clip_norm,
         "use_ema": recipe.ema is not None,
         "ema_momentum": 0.99 if recipe.ema is None else recipe.ema,
@@ -367,12 +473,21 @@ def compile_model(
         if recipe.accumulate > 1
         else None,
     }
-    if recipe.optimizer == "adamw":
-        optimizer = keras.optimizers.AdamW(schedule, epsilon=1e-8, **common)
-    else:
-        optimizer = keras.optimizers.SGD(
-            schedule, momentum=0.9, nesterov=True, **common
+    adamw, sgd = keras.optimizers.AdamW, keras.optimizers.SGD
+    if recipe.layer_decay < 1 or recipe.unfreeze_epochs:
+        adamw, sgd = LayerwiseAdamW, LayerwiseSGD
+        common["decay"] = recipe.weight_decay
+        common["paces"] = layer_paces(
+            model,
+            layer_decay=recipe.layer_decay,
+            unfreeze_steps=recipe.unfreeze_epochs * schedule.steps_per_epoch,
         )
+    else:
+        common["weight_decay"] = recipe.weight_decay
+    if recipe.optimizer == "adamw":
+        optimizer = adamw(schedule, epsilon=1e-8, **common)
+    else:
+        optimizer = sgd(schedule, momentum=0.9, nesterov=True, **common)
     optimizer.exclude_from_weight_decay(var_list=_not_decayed(model, recipe))
     if precision_policy(recipe.precision) == "mixed_float16":
         # Keras does it by itself only if the model has the policy, not its layers.
@@ -448,7 +563,7 @@ def _fit(model, data, recipe, record, first_epoch, options):
 
 def _save(folder, final, weights, name):
     final.set_weights(weights)
-    folder.save_model(final, name)
+    folder.save_model(merge_lora(final), name)
 
 
 def _write_results(folder, data, recipe, record, metrics, probabilities, options):

@@ -10,6 +10,7 @@ import sys
 import keras
 import numpy as np
 import pytest
+from small import stripes
 
 import cct_keras
 from cct_keras.training import find_recipe
@@ -32,16 +33,6 @@ STATEFUL = {
     "accumulate": 2,
 }
 PLAIN = {"variant": "cvt_2_4_32", "batch_size": 32}
-
-
-def stripes(count, seed=0):
-    """Two classes that a model tells apart at once: stripes across or down."""
-    generator = np.random.default_rng(seed)
-    labels = np.arange(count) % 2
-    wave = 127 * (np.arange(16) // 2 % 2)
-    images = np.stack([np.tile(wave, (16, 1)), np.tile(wave[:, None], (1, 16))])
-    noise = generator.integers(0, 100, (count, 16, 16))
-    return (images[labels] + noise).astype("uint8"), labels
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,81 @@
+"""How deep a layer lies, and freezing up to a depth."""
+
+import keras
+
+from cct_keras.layers import ClassToken
+from cct_keras.layers import ConvTokenizer
+from cct_keras.layers import EncoderBlock
+from cct_keras.layers import PositionEmbedding
+
+STEM = (ConvTokenizer, ClassToken, PositionEmbedding)
+# Layers between the last block and whatever a user puts on top.
+AFTER_BLOCKS = ("norm", "pool")
+
+
+def encoder_blocks(model: keras.Model) -> list[EncoderBlock]:
+    """The blocks of a model, first to last."""
+    return [layer for layer in model.layers if isinstance(layer, EncoderBlock)]
+
+
+def layer_depths(model: keras.Model) -> dict[str, int]:
+    """`{name: depth}` of the layers with weights.
+
+    0 is the tokenizer, the class token and the positions, 1 the first block, and
+    one more than the last block whatever comes after it.
+    """
+    blocks = [block.name for block in encoder_blocks(model)]
+    depths = {}
+    for layer in model.layers:
+        if isinstance(layer, STEM):
+            depths[layer.name] = 0
+        elif layer.name in blocks:
+            depths[layer.name] = 1 + blocks.index(layer.name)
+        elif layer.weights:
+            depths[layer.name] = 1 + len(blocks)
+    return depths
+
+
+def body_layers(model: keras.Model) -> list[keras.layers.Layer]:
+    """Everything with weights below the head."""
+    top = 1 + len(encoder_blocks(model))
+    return [
+        model.get_layer(name)
+        for name, depth in layer_depths(model).items()
+        if depth < top or name in AFTER_BLOCKS
+    ]
+
+
+def freeze(model: keras.Model, blocks: int | str) -> None:
+    """Freezes the lower part of a model, in place; compile it afterwards.
+
+    Args:
+        model: A model of this package, or one built on it.
+        blocks: How many blocks to freeze, from the first on, together with all
+            that is below them; 0 for nothing, `"body"` for everything but the head.
+
+    Example:
+
+    >>> model = CCT(10, (32, 32, 3), num_layers=2, kernel_size=3)
+    >>> freeze(model, "body")
+    >>> [weight.path for weight in model.trainable_weights]
+    ['head/kernel', 'head/bias']
+    """
+    count = len(encoder_blocks(model))
+    if blocks == "body":
+        frozen = body_layers(model)
+    elif isinstance(blocks, int) and not isinstance(blocks, bool) and blocks >= 0:
+        if blocks > count:
+            raise ValueError(
+                f"freeze: {model.name!r} has {count} blocks, fewer than are to be "
+                f"frozen. Received: {blocks}"
+            )
+        depths = layer_depths(model)
+        frozen = [x for x in body_layers(model) if depths[x.name] <= blocks]
+        frozen = frozen if blocks else []
+    else:
+        raise ValueError(
+            "freeze: `blocks` must be a number of blocks or 'body'. "
+            f"Received: {blocks!r}"
+        )
+    for layer in frozen:
+        layer.trainable = False

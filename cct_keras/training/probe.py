@@ -1,0 +1,119 @@
+"""`linear_probe`: what frozen features are worth, in seconds."""
+
+import time
+
+import keras
+import numpy as np
+
+from cct_keras.notes import collected_notes
+from cct_keras.training.evaluation import measure
+from cct_keras.training.recipe import RecipeError
+from cct_keras.training.recipes import find_recipe
+from cct_keras.training.trainer import Run
+from cct_keras.training.trainer import build_model
+from cct_keras.training.trainer import load_for
+from cct_keras.training.trainer import take_from_weights
+
+# Inverse strengths of the penalty, for features of unit variance.
+PENALTIES = tuple(10.0**k for k in range(-4, 3))
+
+
+def linear_probe(
+    data,
+    variant: str | None = None,
+    *,
+    weights,
+    image_size: int | tuple[int, int] | None = None,
+    data_dir=None,
+    seed: int = 0,
+    penalties: tuple[float, ...] = PENALTIES,
+) -> Run:
+    """Puts a logistic regression on the features of trained weights.
+
+    The images go through the model once, without augmentation. The penalty is
+    chosen on the validation images, which then join the training images.
+
+    Args:
+        data: What `load_data` takes, or what it returned.
+        variant: One of `list_models()`, if the weights do not tell.
+        weights: A tag or a file, as for `train`.
+        image_size: Side, or height and width, of the model's images.
+        data_dir: Where tensorflow-datasets keeps prepared data.
+        seed: Seed of the splits.
+        penalties: Inverse strengths of the penalty to choose from.
+
+    Returns:
+        A `Run` with the model, raw images in and probabilities out, and its
+        metrics; there is no history.
+
+    Example:
+
+    >>> run = linear_probe("digits", weights="runs/mnist")  # doctest: +SKIP
+    >>> run.metrics["test"]["top1"]  # doctest: +SKIP
+    0.961
+    """
+    started = time.perf_counter()
+    if weights is None:
+        raise RecipeError("a probe needs weights: a tag, a file or the folder of a run")
+    fields = {} if variant is None else {"variant": variant}
+    recipe = find_recipe("finetune", weights=weights, **fields)
+    data = load_for(data, recipe, image_size=image_size, data_dir=data_dir, seed=seed)
+    data, recipe = take_from_weights(data, recipe, {})
+    with collected_notes():
+        model = build_model(data, recipe)
+    body = keras.Model(model.input, model.get_layer("pool").output)
+    features = {name: _features(body, data, name) for name in ("train", "validation")}
+    labels = {name: getattr(data, name).labels for name in features}
+    penalty, scores = _choose(features, labels, penalties)
+    kernel, bias = _fit(
+        np.concatenate(list(features.values())),
+        np.concatenate(list(labels.values())),
+        penalty,
+    )
+    model.get_layer("head").set_weights([kernel, bias])
+    metrics = {
+        "test": measure(model, data, "test")[1],
+        "validation": {"top1": scores[penalty]},
+        "penalty": penalty,
+        "seconds": time.perf_counter() - started,
+        "trained_parameters": kernel.size + bias.size,
+        "variant": recipe.variant,
+        "data": data.name,
+        "fingerprint": data.fingerprint,
+    }
+    return Run(model, [], metrics, data)
+
+
+def _features(body, data, split):
+    return np.concatenate(
+        [
+            keras.ops.convert_to_numpy(body.predict_on_batch(images))
+            for images, _ in data.pipeline(split, 256).as_numpy_iterator()
+        ]
+    )
+
+
+def _choose(features, labels, penalties):
+    """The penalty with the best validation, the stronger of equal ones."""
+    scores = {}
+    for penalty in sorted(penalties):
+        kernel, bias = _fit(features["train"], labels["train"], penalty)
+        answers = (features["validation"] @ kernel + bias).argmax(1)
+        scores[penalty] = float((answers == labels["validation"]).mean())
+    return max(scores, key=scores.get), scores
+
+
+def _fit(features, labels, penalty):
+    """Kernel and bias of a softmax head."""
+    from sklearn.linear_model import LogisticRegression
+
+    mean, std = features.mean(0), features.std(0) + 1e-6
+    fit = LogisticRegression(C=penalty, max_iter=2000)
+    fit.fit((features - mean) / std, labels)
+    weights, intercepts = fit.coef_, fit.intercept_
+    if len(fit.classes_) == 2:
+        # One row of logits, of the second class against the first.
+        weights = np.concatenate([-weights, weights]) / 2
+        intercepts = np.concatenate([-intercepts, intercepts]) / 2
+    kernel = weights.T / std[:, None]
+    return kernel.astype("float32"), (intercepts - mean @ kernel).astype("float32")

@@ -1,0 +1,198 @@
+"""Adapters: what they compute, what they train, files, and merging."""
+
+import keras
+import numpy as np
+import pytest
+from small import FAMILIES
+from small import images
+from small import predict
+from small import small_model
+
+import cct_keras
+from cct_keras.layers import LoRADense
+from cct_keras.layers import MultiHeadSelfAttention
+
+pytestmark = pytest.mark.backend
+
+
+def with_adapters(family="CCT", **arguments):
+    """A model whose adapters are no longer zero."""
+    model = cct_keras.add_lora(small_model(family), 3, alpha=6, **arguments)
+    rng = np.random.default_rng(1)
+    for weight in model.trainable_weights:
+        weight.assign(0.1 * rng.standard_normal(weight.shape))
+    return model
+
+
+def test_the_closed_form():
+    layer = LoRADense(5, rank=2, alpha=3.0)
+    x = images(4, 7, 8)
+    layer(x)
+    rng = np.random.default_rng(0)
+    layer.set_weights([rng.standard_normal(w.shape) for w in layer.weights])
+    kernel, bias, a, b = (w.numpy() for w in (
+        layer.kernel, layer.bias, layer.lora_a, layer.lora_b
+    ))  # fmt: skip
+    expected = x @ kernel + bias + 1.5 * x @ a @ b
+    output = keras.ops.convert_to_numpy(layer(x))
+    np.testing.assert_allclose(output, expected, atol=1e-4)
+    np.testing.assert_allclose(layer.merged_kernel(), kernel + 1.5 * a @ b, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_fresh_adapters_change_nothing(family):
+    model = small_model(family)
+    x = images(2, 16, 16, 3)
+    adapted = cct_keras.add_lora(model, 4)
+    np.testing.assert_allclose(predict(adapted, x), predict(model, x), atol=1e-6)
+    assert all(w.trainable for w in model.trainable_weights)
+
+
+def test_what_is_trained():
+    """Adapters and the head: their number in closed form."""
+    adapted = cct_keras.add_lora(small_model("CCT"), 4, targets=["qkv", "block_1/proj"])
+    assert [w.path for w in adapted.trainable_weights] == [
+        "block_0/attention/qkv/lora_a",
+        "block_0/attention/qkv/lora_b",
+        "block_1/attention/qkv/lora_a",
+        "block_1/attention/qkv/lora_b",
+        "block_1/attention/proj/lora_a",
+        "block_1/attention/proj/lora_b",
+        "head/kernel",
+        "head/bias",
+    ]
+    count = sum(int(np.prod(w.shape)) for w in adapted.trainable_weights)
+    assert count == 2 * 4 * (32 + 96) + 4 * (32 + 32) + 33 * 5
+
+
+def test_training_moves_nothing_else():
+    model = cct_keras.add_lora(small_model("CCT"), 4)
+    trained = {w.path for w in model.trainable_weights}
+    before = {w.path: w.numpy().copy() for w in model.weights}
+    model.compile(keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy")
+    model.fit(images(8, 16, 16, 3), np.arange(8) % 5, epochs=3, verbose=0)
+    moved = {
+        w.path for w in model.weights if not np.array_equal(w.numpy(), before[w.path])
+    }
+    assert moved == trained
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_saved_model_reloads_and_merges_to_the_same(family, tmp_path):
+    model = with_adapters(family)
+    x = images(2, 16, 16, 3)
+    model.save(tmp_path / "lora.keras")
+    restored = keras.models.load_model(tmp_path / "lora.keras")
+    np.testing.assert_allclose(predict(restored, x), predict(model, x), atol=1e-6)
+    for ours, theirs in zip(restored.weights, model.weights, strict=True):
+        assert ours.path == theirs.path
+        assert ours.trainable == theirs.trainable
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+    merged = cct_keras.merge_lora(restored)
+    np.testing.assert_allclose(predict(merged, x), predict(model, x), atol=1e-5)
+    plain = small_model(family)
+    assert [w.path for w in merged.weights] == [w.path for w in plain.weights]
+    assert [w.path for w in merged.trainable_weights] == [
+        w.path for w in plain.trainable_weights
+    ]
+
+
+def test_adapters_that_were_loaded_go_on_learning(tmp_path):
+    """In Keras' own LoRA both matrices come back as zeros, and stay so."""
+    model = with_adapters()
+    model.save(tmp_path / "lora.keras")
+    restored = keras.models.load_model(tmp_path / "lora.keras", compile=False)
+    before = [w.numpy().copy() for w in restored.trainable_weights]
+    restored.compile(keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy")
+    restored.fit(images(8, 16, 16, 3), np.arange(8) % 5, verbose=0)
+    for weight, old in zip(restored.trainable_weights, before, strict=True):
+        assert not np.array_equal(weight.numpy(), old), weight.path
+
+
+def test_files_for_others_are_merged(tmp_path):
+    model, x = with_adapters(), images(2, 16, 16, 3)
+    cct_keras.to_torch(model, tmp_path / "a.safetensors")
+    again = cct_keras.convert(tmp_path / "a.safetensors", num_heads=2)
+    np.testing.assert_allclose(predict(again, x), predict(model, x), atol=1e-5)
+    model.save(tmp_path / "a.keras")
+    loaded = small_model("CCT", weights=tmp_path / "a.keras")
+    np.testing.assert_allclose(predict(loaded, x), predict(model, x), atol=1e-5)
+
+
+def test_another_size_keeps_the_adapters():
+    model, x = with_adapters(), images(2, 24, 16, 3)
+    larger = cct_keras.with_input_shape(model, (24, 16, 3))
+    merged = cct_keras.with_input_shape(cct_keras.merge_lora(model), (24, 16, 3))
+    np.testing.assert_allclose(predict(larger, x), predict(merged, x), atol=1e-5)
+
+
+def test_merging_nothing():
+    model = small_model("CCT")
+    assert cct_keras.merge_lora(model) is model
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"targets": ["qvk"]}, "no layer for an adapter: qvk.*qkv, proj, linear1"),
+        ({"targets": ["block_2/qkv"]}, r"block_2/qkv.*block_0 to block_1"),
+        ({"targets": []}, "no layer for an adapter"),
+        ({"rank": 0}, "`rank` must be a positive integer"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        cct_keras.add_lora(small_model("CCT"), **arguments)
+
+
+def test_twice():
+    with pytest.raises(ValueError, match="has adapters already"):
+        cct_keras.add_lora(with_adapters(), 2)
+
+
+def test_a_model_without_blocks():
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, keras.layers.Dense(2)(inputs))
+    with pytest.raises(ValueError, match="there are no blocks"):
+        cct_keras.add_lora(model)
+
+
+def test_a_layer_wants_complete_settings():
+    with pytest.raises(ValueError, match="must have rank, alpha and targets"):
+        MultiHeadSelfAttention(2, lora={"rank": 2})
+    with pytest.raises(ValueError, match="must be among"):
+        MultiHeadSelfAttention(2, lora={"rank": 2, "alpha": 1, "targets": ["x"]})
+
+
+# === Freezing ===
+
+
+@pytest.mark.parametrize(
+    ("blocks", "frozen"),
+    [
+        (0, ()),
+        (1, ("tokenizer", "class_token", "position_embedding", "block_0")),
+        (2, ("tokenizer", "class_token", "position_embedding", "block_")),
+    ],
+)
+def test_freeze(blocks, frozen, tmp_path):
+    model = small_model("ViTLite")
+    cct_keras.freeze(model, blocks)
+    model.save(tmp_path / "model.keras")
+    for it in (model, keras.models.load_model(tmp_path / "model.keras")):
+        for weight in it.weights:
+            assert weight.path.startswith(frozen) != (
+                weight.path in {w.path for w in it.trainable_weights}
+            ), weight.path
+
+
+def test_freeze_the_body():
+    model = small_model("CVT")
+    cct_keras.freeze(model, "body")
+    assert [w.path for w in model.trainable_weights] == ["head/kernel", "head/bias"]
+
+
+@pytest.mark.parametrize("blocks", [3, -1, "all", True, 1.5])
+def test_freeze_what_is_not_there(blocks):
+    with pytest.raises(ValueError, match=f"freeze: .*Received: {blocks!r}"):
+        cct_keras.freeze(small_model("CCT"), blocks)
