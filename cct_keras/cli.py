@@ -26,10 +26,18 @@ def main(argv: list[str] | None = None) -> int:
         text = " ".join(str(error).split()) or type(error).__name__
         line = "".join(char if char.isprintable() else "?" for char in text)
         print(f"cct-keras: error: {line}", file=sys.stderr)
-        return 2
+        return _exit(2, arguments)
     except KeyboardInterrupt:
-        return 130
+        return _exit(130, arguments)
     return 0
+
+
+def _exit(code, arguments):
+    """Of several machines, one that fails does not wait for the others."""
+    if getattr(arguments, "coordinator", None):
+        sys.stdout.flush()
+        os._exit(code)
+    return code
 
 
 class _Parser(argparse.ArgumentParser):
@@ -181,6 +189,20 @@ def _add_train(commands):
         "--jit",
         action=argparse.BooleanOptionalAction,
         help="compile with XLA (default: where it is faster)",
+    )
+    command.add_argument(
+        "--devices",
+        metavar="N",
+        help="how many devices of this machine share a batch, or all (TensorFlow, JAX)",
+    )
+    command.add_argument(
+        "--coordinator",
+        metavar="ADDRESS:PORT",
+        help="for several machines (JAX): the first one; run the command on each",
+    )
+    command.add_argument("--num-hosts", type=int, metavar="N", help="their number")
+    command.add_argument(
+        "--host-id", type=int, metavar="I", help="the number of this one, from 0"
     )
     command.add_argument(
         "--restart", action="store_true", help="throw away the run that is there"
@@ -342,6 +364,10 @@ def _train(arguments):
         recipe=recipe,
         out=out,
         jit=arguments.jit,
+        devices=arguments.devices,
+        coordinator=arguments.coordinator,
+        num_hosts=arguments.num_hosts,
+        host_id=arguments.host_id,
         restart=arguments.restart,
         verbose=not arguments.quiet,
         command=shlex.join([pathlib.Path(sys.argv[0]).name, *sys.argv[1:]]),

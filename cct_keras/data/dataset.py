@@ -115,8 +115,38 @@ class Dataset:
 
         return evaluation_pipeline(self, getattr(self, split), batch_size)
 
+    def padded_pipeline(
+        self,
+        split: str,
+        batch_size: int,
+        *,
+        multiple: int,
+        shard: tuple[int, int] = (0, 1),
+    ):
+        """As `pipeline`, in batches that split evenly over devices and machines.
+
+        Args:
+            split: `"train"`, `"validation"` or `"test"`.
+            batch_size: Images a batch of all machines, rounded up to `multiple`.
+            multiple: Every batch is a multiple of it, padded with weights of zero.
+            shard: Which part of every batch, of how many.
+
+        Returns:
+            A `tf.data.Dataset` of `(images, one-hot labels, weights)`. Losses and
+            metrics with these weights are those of the images without padding.
+        """
+        from cct_keras.data.pipeline import padded_pipeline
+
+        return padded_pipeline(self, getattr(self, split), batch_size, multiple, shard)
+
     def training_pipeline(
-        self, recipe, *, first_epoch: int = 0, epochs: int | None = None, seed: int = 0
+        self,
+        recipe,
+        *,
+        first_epoch: int = 0,
+        epochs: int | None = None,
+        seed: int = 0,
+        shard: tuple[int, int] = (0, 1),
     ):
         """Shuffled, augmented, mixed batches of all epochs, one after the other.
 
@@ -125,6 +155,7 @@ class Dataset:
             first_epoch: Epoch to begin with; what it sees does not depend on it.
             epochs: Where to end; by default with the recipe.
             seed: Seed of the order and of the augmentation.
+            shard: Which part of every batch, of how many, for several machines.
 
         Returns:
             A `tf.data.Dataset` of `(images, soft labels)`.
@@ -132,7 +163,7 @@ class Dataset:
         from cct_keras.data.pipeline import training_pipeline
 
         epochs = recipe.total_epochs if epochs is None else epochs
-        return training_pipeline(self, recipe, range(first_epoch, epochs), seed)
+        return training_pipeline(self, recipe, range(first_epoch, epochs), seed, shard)
 
     def describe(self) -> str:
         """One line: what there is of it."""

@@ -4,6 +4,8 @@ Every random number is a function of (seed, epoch, batch), drawn without state, 
 that neither threads nor an interruption change what a run sees.
 """
 
+import numpy as np
+
 from cct_keras.data.crops import padded_crop
 from cct_keras.data.crops import random_resized_crop
 from cct_keras.data.mixing import mix
@@ -20,7 +22,7 @@ def steps_per_epoch(count: int, batch_size: int) -> int:
     return max(1, count // batch_size)
 
 
-def training_pipeline(data, recipe, epochs: range, seed: int):
+def training_pipeline(data, recipe, epochs: range, seed: int, shard=(0, 1)):
     """See `Dataset.training_pipeline`."""
     import tensorflow as tf
 
@@ -28,6 +30,7 @@ def training_pipeline(data, recipe, epochs: range, seed: int):
     labels = tf.constant(split.labels)
     size = min(recipe.batch_size, len(split))
     steps = steps_per_epoch(len(split), recipe.batch_size)
+    host, hosts = shard
 
     def order(epoch):
         """Batches of indices of one epoch."""
@@ -36,17 +39,20 @@ def training_pipeline(data, recipe, epochs: range, seed: int):
         )
         # The first images of the new order, each several times in a row.
         indices = tf.repeat(indices, recipe.repeats)[: steps * size]
+        indices = tf.reshape(indices, (steps, hosts, size // hosts))
         return tf.data.Dataset.from_tensor_slices(
             {
-                "indices": tf.reshape(indices, (steps, size)),
+                "indices": indices[:, host],
                 "epoch": tf.fill((steps,), epoch),
                 "batch": tf.range(steps, dtype=tf.int64),
             }
         )
 
     def begin(batch):
+        # Hosts draw apart; the first as if it were alone.
+        number = batch["batch"] + 1 + host * steps
         draws = tf.random.split(
-            tf.random.fold_in(_seed(seed, batch["epoch"]), batch["batch"] + 1), 4
+            tf.random.fold_in(_seed(seed, batch["epoch"]), number), 4
         )
         images = _crop(split.images, batch["indices"], data, recipe, draws[0])
         images = _augment(images, data, recipe, draws[1])
@@ -85,13 +91,44 @@ def evaluation_pipeline(data, split, batch_size: int):
     """See `Dataset.pipeline`."""
     import tensorflow as tf
 
-    def load(indices, labels):
-        images = _gather(split.images, indices, lambda image: _fit(image, data))
-        return images, tf.one_hot(labels, data.num_classes)
+    return _in_order(data, split, tf.range(len(split), dtype=tf.int64), batch_size)
 
-    pipeline = tf.data.Dataset.from_tensor_slices(
-        (tf.range(len(split), dtype=tf.int64), split.labels)
-    ).batch(batch_size)
+
+def padded_pipeline(data, split, batch_size: int, multiple: int, shard=(0, 1)):
+    """See `Dataset.padded_pipeline`."""
+    host, hosts = shard
+    batch_size = -(-batch_size // multiple) * multiple
+    padded = -(-len(split) // multiple) * multiple
+    indices = np.arange(padded) % len(split)
+    # Keras divides by all images, and the padding is none: with this the mean is that
+    # of the real ones.
+    weights = np.where(np.arange(padded) < len(split), padded / len(split), 0)
+    mine = np.concatenate(
+        [
+            np.array_split(np.arange(padded)[start : start + batch_size], hosts)[host]
+            for start in range(0, padded, batch_size)
+        ]
+    )
+    return _in_order(
+        data,
+        split,
+        indices[mine],
+        batch_size // hosts,
+        weights[mine].astype("float32"),
+    )
+
+
+def _in_order(data, split, indices, batch_size, *weights):
+    import tensorflow as tf
+
+    labels = tf.constant(split.labels)
+
+    def load(indices, *weights):
+        images = _gather(split.images, indices, lambda image: _fit(image, data))
+        targets = tf.one_hot(tf.gather(labels, indices), data.num_classes)
+        return images, targets, *weights
+
+    pipeline = tf.data.Dataset.from_tensor_slices((indices, *weights)).batch(batch_size)
     pipeline = pipeline.map(_as_written(load), num_parallel_calls=tf.data.AUTOTUNE)
     return pipeline.prefetch(tf.data.AUTOTUNE)
 

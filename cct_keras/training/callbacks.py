@@ -1,5 +1,6 @@
 """What `train` adds to `fit`."""
 
+import io
 import math
 import sys
 import time
@@ -8,8 +9,11 @@ from collections.abc import Callable
 import keras
 import numpy as np
 
+from cct_keras.training.devices import Devices
 from cct_keras.training.run_folder import RunError
 from cct_keras.training.run_folder import RunFolder
+from cct_keras.training.run_folder import read_snapshot
+from cct_keras.training.run_folder import write_snapshot
 from cct_keras.training.schedule import WarmupSchedule
 
 
@@ -127,18 +131,28 @@ class Record(keras.callbacks.Callback):
                 file=sys.stderr,
             )
 
-    def restore(self) -> int:
+    def restore(self, devices: Devices) -> int:
         """Takes up the newest snapshot of the folder.
+
+        Args:
+            devices: Where the run computes; other machines get the snapshot of the
+                first.
 
         Returns:
             How many epochs are complete.
         """
-        found = self.folder.load_snapshot()
+        found = None if self.folder is None else self.folder.load_snapshot()
+        for remark in found[2] if found else ():
+            print(f"{self.folder.path}: {remark}", file=sys.stderr)
+        if devices.hosts > 1:
+            content = io.BytesIO()
+            if found is not None:
+                write_snapshot(content, *found[:2])
+            content = devices.broadcast(content.getvalue())
+            found = read_snapshot(io.BytesIO(content)) if content else None
         if found is None:
             return 0
-        arrays, state, remarks = found
-        for remark in remarks:
-            print(f"{self.folder.path}: {remark}", file=sys.stderr)
+        arrays, state = found[:2]
         _assign(self.model, "model", arrays)
         _assign(self.model.optimizer, "optimizer", arrays)
         self._random_states = [

@@ -97,15 +97,10 @@ class RunFolder:
             self._clear()
         earlier = self._read_json(record)
         if earlier is not None and earlier != settings:
-            differing = [
-                f"{name} {earlier.get(name)} -> {settings.get(name)}"
-                for name in sorted({*earlier, *settings})
-                if earlier.get(name) != settings.get(name)
-            ]
             raise RunError(
                 f"{self.path} holds a run with other settings "
-                f"({_shorten('; '.join(differing))}): choose another folder with "
-                "--out, or throw that run away with --restart"
+                f"({differing_settings(earlier, settings)}): choose another folder "
+                "with --out, or throw that run away with --restart"
             )
         if earlier is None:
             found = [name for name in OWN_FILES if (self.path / name).exists()]
@@ -138,10 +133,9 @@ class RunFolder:
         """
         folder = self.path / SNAPSHOTS
         folder.mkdir(exist_ok=True)
-        text = np.frombuffer(json.dumps(state).encode(), "uint8")
         target = folder / f"epoch_{epoch:06d}.npz"
         with atomic_file(target) as temporary, temporary.open("wb") as file:
-            np.savez(file, state=text, **arrays)
+            write_snapshot(file, arrays, state)
         for old in self._snapshots()[KEPT_SNAPSHOTS:]:
             old.unlink(missing_ok=True)
 
@@ -156,10 +150,7 @@ class RunFolder:
             try:
                 # NumPy leaves a file open that it cannot read.
                 with path.open("rb") as file:
-                    entries = np.load(file, allow_pickle=False)
-                    # Reading an entry compares its checksum.
-                    arrays = {name: entries[name] for name in entries.files}
-                state = json.loads(arrays.pop("state").tobytes())
+                    arrays, state = read_snapshot(file)
             except (
                 OSError,
                 ValueError,
@@ -239,5 +230,25 @@ class RunFolder:
         return self._read_json(self.path / METRICS)
 
 
-def _shorten(text, length=300):
+def write_snapshot(file, arrays: dict, state: dict) -> None:
+    """Writes arrays and plain JSON values into an open file."""
+    text = np.frombuffer(json.dumps(state).encode(), "uint8")
+    np.savez(file, state=text, **arrays)
+
+
+def read_snapshot(file) -> tuple[dict, dict]:
+    """What `write_snapshot` wrote."""
+    entries = np.load(file, allow_pickle=False)
+    # Reading an entry compares its checksum.
+    arrays = {name: entries[name] for name in entries.files}
+    return arrays, json.loads(arrays.pop("state").tobytes())
+
+
+def differing_settings(before: dict, after: dict, length: int = 300) -> str:
+    """What differs between two settings, in words; empty if nothing does."""
+    text = "; ".join(
+        f"{name} {before.get(name)} -> {after.get(name)}"
+        for name in sorted({*before, *after})
+        if before.get(name) != after.get(name)
+    )
     return text if len(text) <= length else text[: length - 3] + "..."

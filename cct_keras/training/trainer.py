@@ -30,6 +30,9 @@ from cct_keras.training.callbacks import Progress
 from cct_keras.training.callbacks import Record
 from cct_keras.training.callbacks import StopOnNaN
 from cct_keras.training.callbacks import duration
+from cct_keras.training.devices import Devices
+from cct_keras.training.devices import find_devices
+from cct_keras.training.devices import reduced
 from cct_keras.training.evaluation import find_mistakes
 from cct_keras.training.evaluation import measure
 from cct_keras.training.layerwise import LayerwiseAdamW
@@ -48,6 +51,9 @@ from cct_keras.training.run_folder import RunFolder
 from cct_keras.training.schedule import WarmupSchedule
 
 logger = logging.getLogger(__name__)
+
+# What the first machine finds in its folder.
+NEW, RESUMED, COMPLETE = b"new", b"resumed", b"complete"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,12 +86,16 @@ def train(
     data_dir=None,
     seed: int = 0,
     jit: bool | None = None,
+    devices: int | str | None = None,
+    coordinator: str | None = None,
+    num_hosts: int | None = None,
+    host_id: int | None = None,
     restart: bool = False,
     verbose: bool = True,
     callbacks: tuple = (),
     command: str | None = None,
     **fields,
-) -> Run:
+) -> Run | None:
     """Trains a model with `compile` and `fit`, and says how good it is.
 
     With `out`, the run can be killed at any moment: the same call goes on after the
@@ -110,6 +120,13 @@ def train(
         seed: Seed of the weights, the splits, the order and the augmentation.
         jit: Whether to compile with XLA. By default the backend decides, but not
             on TensorFlow without an accelerator, where it is slower.
+        devices: How many devices of this machine share every batch, or `"all"`. On
+            TensorFlow and JAX; by default one.
+        coordinator: For several machines, on JAX: address and port of the first,
+            such as `"10.0.0.1:1234"`. Every machine makes the same call, with its
+            own `host_id`; the first writes.
+        num_hosts: Number of machines.
+        host_id: Number of this machine, from 0.
         restart: Whether to throw away a run that is in `out`.
         verbose: Whether to show the progress.
         callbacks: Further Keras callbacks.
@@ -117,7 +134,7 @@ def train(
         **fields: Fields of the recipe to replace, such as `lr` or `mixup`.
 
     Returns:
-        A `Run`.
+        A `Run`; `None` on machines other than the first, which only compute.
 
     Example:
 
@@ -125,7 +142,6 @@ def train(
     >>> run.metrics["test"]["top1"] > 0.5
     True
     """
-    options = _Options(seed, jit, verbose, tuple(callbacks), command)
     if variant is not None:
         fields["variant"] = variant
     if weights is not None:
@@ -133,27 +149,38 @@ def train(
     recipe = find_recipe(recipe, epochs=epochs, **fields)
     if not isinstance(seed, int) or seed < 0:
         raise ValueError(f"`seed` must be an integer of 0 or more. Received: {seed!r}")
+    devices = find_devices(
+        devices, coordinator=coordinator, num_hosts=num_hosts, host_id=host_id
+    )
+    verbose = verbose and devices.is_first
+    options = _Options(seed, jit, devices, verbose, tuple(callbacks), command)
     data = load_for(data, recipe, image_size=image_size, data_dir=data_dir, seed=seed)
     earlier = {} if out is None or restart else RunFolder.read_settings(out)
     data, recipe = take_from_weights(data, recipe, earlier)
+    if not devices.is_first:
+        print(f"host {devices.host} of {devices.hosts}; the progress is on host 0")
     _say(verbose, data.describe())
     for note in data.notes:
         _say(verbose, f"note: {note}")
-    if out is None:
+    devices.check(recipe, len(data.train))
+    settings = {
+        **_plain(recipe),
+        "data": data.name,
+        "fingerprint": data.fingerprint,
+        "image_size": data.image_size,
+        "mean": data.mean,
+        "std": data.std,
+        "seed": seed,
+        "backend": keras.config.backend(),
+    }
+    devices.agree(settings)
+    if out is None or not devices.is_first:
         return _train(data, recipe, None, options)
     with RunFolder(out) as folder:
-        settings = {
-            **_plain(recipe),
-            "data": data.name,
-            "fingerprint": data.fingerprint,
-            "image_size": data.image_size,
-            "mean": data.mean,
-            "std": data.std,
-            "seed": seed,
-            "backend": keras.config.backend(),
-        }
         if folder.begin(settings, restart):
             _say(verbose, f"{out} is complete; --restart trains anew")
+            devices.broadcast(COMPLETE)
+            devices.part()
             return _complete_run(folder, data)
         return _train(data, recipe, folder, options)
 
@@ -163,17 +190,23 @@ class _Options(NamedTuple):
 
     seed: int
     jit: bool | None
+    devices: Devices
     verbose: bool
     callbacks: tuple
     command: str | None
 
 
 def _train(data, recipe, folder, options):
-    started, verbose = time.perf_counter(), options.verbose
+    started, verbose, devices = time.perf_counter(), options.verbose, options.devices
     keras.utils.set_random_seed(options.seed)
-    resumed = folder is not None and folder.has_snapshot()
-    with collected_notes() as notes:
-        model = build_model(data, recipe, classifier_activation=None, load=not resumed)
+    state = RESUMED if folder is not None and folder.has_snapshot() else NEW
+    state = devices.broadcast(state)
+    if state == COMPLETE:
+        devices.part()
+        return None
+    with collected_notes() as notes, devices.scope():
+        model = build_model(data, recipe, classifier_activation=None, load=state == NEW)
+        schedule = compile_model(model, data, recipe, options.jit, devices)
     notes += _thaw_notes(recipe)
     for note in notes:
         _say(verbose, f"note: {note}")
@@ -183,21 +216,28 @@ def _train(data, recipe, folder, options):
         of = f"{trained:,} of {model.count_params():,} parameters"
         _say(verbose, f"training {of}{start}")
     final = build_model(data, recipe, load=False)
-    schedule = compile_model(model, data, recipe, options.jit)
+
+    def publish(best):
+        with devices.local():
+            _save(folder, final, best, MODEL)
+
     record = Record(
         folder,
         schedule=schedule,
         images=schedule.steps_per_epoch * min(recipe.batch_size, len(data.train)),
         validation_images=len(data.validation),
         patience=recipe.patience,
-        publish=lambda best: _save(folder, final, best, MODEL),
+        publish=publish,
     )
     record.set_model(model)
-    first_epoch = record.restore() if folder else 0
+    first_epoch = record.restore(devices) if folder or devices.hosts > 1 else 0
     if first_epoch:
         _say(verbose, f"going on after epoch {first_epoch} of {recipe.total_epochs}")
     if first_epoch < recipe.total_epochs and not record.is_over:
         _fit(model, data, recipe, record, first_epoch, options)
+    devices.part()
+    if not devices.is_first:
+        return None
 
     final.set_weights(record.best)
     best = merge_lora(final)
@@ -445,9 +485,20 @@ def device_type() -> str:
 
 
 def compile_model(
-    model: keras.Model, data: Dataset, recipe: Recipe, jit: bool | None = None
+    model: keras.Model,
+    data: Dataset,
+    recipe: Recipe,
+    jit: bool | None = None,
+    devices: Devices | None = None,
 ) -> WarmupSchedule:
     """Compiles a model that returns logits as a recipe says.
+
+    Args:
+        model: The model.
+        data: The data, for the length of an epoch.
+        recipe: The recipe.
+        jit: Whether to compile with XLA; `None` decides by the machine.
+        devices: Where the run computes; the model was built in their scope.
 
     Returns:
         The learning rate of each step.
@@ -465,8 +516,12 @@ def compile_model(
         decay_rate=recipe.decay_rate,
         per_step=recipe.per_step,
     )
+    mirrored = devices is not None and devices.mirrored
+    clip_norm = recipe.clip_norm
+    if mirrored and clip_norm is not None:
+        clip_norm /= devices.replicas  # See `reduced`.
     common = {
-        "global_clipnorm": recipe.clip_norm,
+        "global_clipnorm": clip_norm,
         "use_ema": recipe.ema is not None,
         "ema_momentum": 0.99 if recipe.ema is None else recipe.ema,
         "gradient_accumulation_steps": recipe.accumulate
@@ -484,14 +539,18 @@ def compile_model(
         )
     else:
         common["weight_decay"] = recipe.weight_decay
+    scales = precision_policy(recipe.precision) == "mixed_float16"
+    if mirrored and not scales:
+        adamw, sgd = reduced(adamw), reduced(sgd)
     if recipe.optimizer == "adamw":
         optimizer = adamw(schedule, epsilon=1e-8, **common)
     else:
         optimizer = sgd(schedule, momentum=0.9, nesterov=True, **common)
     optimizer.exclude_from_weight_decay(var_list=_not_decayed(model, recipe))
-    if precision_policy(recipe.precision) == "mixed_float16":
+    if scales:
         # Keras does it by itself only if the model has the policy, not its layers.
-        optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
+        wrapper = keras.optimizers.LossScaleOptimizer
+        optimizer = (reduced(wrapper) if mirrored else wrapper)(optimizer)
     if jit is None:
         # XLA on a CPU is slower than TensorFlow's own kernels.
         slow = keras.config.backend() == "tensorflow" and device_type() == "cpu"
@@ -499,7 +558,8 @@ def compile_model(
     model.compile(
         optimizer=optimizer,
         loss=keras.losses.CategoricalCrossentropy(from_logits=True),
-        metrics=[keras.metrics.CategoricalAccuracy(name="accuracy")],
+        # Weighted, for validation on several devices pads with weights of zero.
+        weighted_metrics=[keras.metrics.CategoricalAccuracy(name="accuracy")],
         jit_compile=jit,
     )
     model.optimizer.build(model.trainable_variables)
@@ -522,6 +582,14 @@ def _not_decayed(model, recipe):
 
 
 def _fit(model, data, recipe, record, first_epoch, options):
+    devices = options.devices
+    batch = max(recipe.batch_size, 256)
+    if devices.replicas > 1:
+        validation = data.padded_pipeline(
+            "validation", batch, multiple=devices.replicas, shard=devices.shard
+        )
+    else:
+        validation = data.pipeline("validation", batch)
     steps = steps_per_epoch(len(data.train), recipe.batch_size)
     watching = [
         StopOnNaN(
@@ -537,17 +605,28 @@ def _fit(model, data, recipe, record, first_epoch, options):
     if record.folder:
         logs = record.folder.path / TENSORBOARD
         watching.append(keras.callbacks.TensorBoard(logs, write_graph=False))
+    training = data.training_pipeline(
+        recipe, first_epoch=first_epoch, seed=options.seed, shard=devices.shard
+    )
     try:
-        model.fit(
-            data.training_pipeline(recipe, first_epoch=first_epoch, seed=options.seed),
-            epochs=recipe.total_epochs,
-            initial_epoch=first_epoch,
-            steps_per_epoch=steps,
-            shuffle=False,
-            validation_data=data.pipeline("validation", max(recipe.batch_size, 256)),
-            callbacks=[*watching, *options.callbacks],
-            verbose=0,
-        )
+        with devices.scope():
+            model.fit(
+                training,
+                epochs=recipe.total_epochs,
+                initial_epoch=first_epoch,
+                steps_per_epoch=steps,
+                shuffle=False,
+                validation_data=validation,
+                callbacks=[*watching, *options.callbacks],
+                verbose=0,
+            )
+    except (ValueError, RuntimeError) as error:
+        if not devices.is_loss_of_host(error):
+            raise
+        raise RunError(
+            f"lost another host after epoch {len(record.history)}; the same command "
+            f"on all hosts goes on from there ({str(error).strip()[:100]})"
+        ) from error
     except KeyboardInterrupt:
         if record.folder:
             done = len(record.history)
