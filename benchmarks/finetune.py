@@ -21,7 +21,7 @@ import cct_keras
 SOURCE = ("airplane", "automobile", "bird", "cat", "deer")
 TARGET = ("dog", "frog", "horse", "ship", "truck")
 # Images a class: epochs, so that more images mean more steps, but not in proportion.
-SIZES = {20: 80, 100: 40, 500: 16}
+SIZES = {20: 60, 100: 30, 500: 12}
 SEEDS = (0, 1, 2)
 METHODS = {
     "from scratch": {"recipe": "small"},

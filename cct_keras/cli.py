@@ -17,6 +17,10 @@ def main(argv: list[str] | None = None) -> int:
     if unknown:
         parser.error(_unknown(unknown, arguments))
     try:
+        if arguments.run in (_train, _probe, _evaluate):
+            from cct_keras.quiet import import_tensorflow_quietly
+
+            import_tensorflow_quietly()
         arguments.run(arguments)
     except BrokenPipeError:
         # The reader, `head` for one, has enough.

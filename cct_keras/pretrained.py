@@ -209,45 +209,58 @@ def variant_defaults(variant: str, weights) -> tuple[dict, object]:
 
 
 class Origin(NamedTuple):
-    """What is known of the training behind some weights, where anything is.
+    """What is known of some weights and of their training.
 
     Attributes:
-        mean: Of each channel, as the images were normalised.
+        positions: Kind of their positions; `None` if they have none.
+        num_classes: Classes of their head; 0 without one.
+        class_names: What the head tells apart, if known.
+        mean: Of each channel, as the images were normalised, if known.
         std: Of each channel.
-        class_names: What the head tells apart.
     """
 
+    positions: str | None
+    num_classes: int
+    class_names: tuple | None = None
     mean: tuple | None = None
     std: tuple | None = None
-    class_names: tuple | None = None
 
 
-def origin_of(weights) -> Origin:
-    """How weights were trained: by their tag, or by a `.keras` file of `train`."""
+def origin_of(variant: str, weights) -> Origin:
+    """Where weights come from.
+
+    Args:
+        variant: The architecture, which a tag needs.
+        weights: A tag, or the file of weights.
+    """
+    if _is_native(weights):
+        stored = _stored_architecture(weights)
+        kind, classes = stored["positional_embedding"], stored["num_classes"]
+    else:
+        decided, _ = variant_defaults(variant, weights)
+        kind, classes = (
+            decided.get("positional_embedding"),
+            decided.get("num_classes", 0),
+        )
     if is_tag(weights):
         data = dataset_of(weights)
-        return Origin(data.mean, data.std, tuple(class_names(weights)))
-    if not str(weights).endswith(".keras"):
-        return Origin()
-    try:
-        with zipfile.ZipFile(weights) as archive:
-            config = json.loads(archive.read("config.json"))
-        layers = config["config"]["layers"]
-    except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile):
-        return Origin()  # Whoever loads it says what is wrong with it.
+        known = (tuple(class_names(weights)), data.mean, data.std)
+    else:
+        known = _stored_preprocessing(weights)
+    return Origin(kind, classes, *known)
+
+
+def _stored_preprocessing(path):
+    """Class names, mean and deviation in a `.keras` file of `train`."""
+    if not str(path).endswith(".keras"):
+        return ()
+    with zipfile.ZipFile(path) as archive:
+        layers = json.loads(archive.read("config.json"))["config"]["layers"]
     for layer in layers:
         if layer.get("registered_name") == "cct_keras>Preprocessing":
-            known = (layer["config"].get(name) for name in Origin._fields)
-            return Origin(*(None if x is None else tuple(x) for x in known))
-    return Origin()
-
-
-def positions_of(variant: str, weights) -> str | None:
-    """The kind of positions of a variant's weights; `None` if they have none."""
-    if _is_native(weights):
-        return _stored_architecture(weights)["positional_embedding"]
-    decided, _ = variant_defaults(variant, weights)
-    return decided.get("positional_embedding")
+            values = (layer["config"][key] for key in ("class_names", "mean", "std"))
+            return tuple(None if value is None else tuple(value) for value in values)
+    return ()
 
 
 def variant_of_file(path) -> str:

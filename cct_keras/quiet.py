@@ -1,27 +1,40 @@
 """A quiet start for the command line."""
 
+import contextlib
 import os
 import sys
 import tempfile
 
 
 def import_keras_quietly() -> None:
-    """Imports Keras without the messages that TensorFlow writes at its start.
-
-    They go to the file descriptor, some before any setting is read, so the
-    descriptor is turned away; if the import fails they are shown.
-    """
+    """Imports Keras without the messages that TensorFlow writes at its start."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    with _silence():
+        import keras
+
+        if keras.config.backend() == "tensorflow":
+            # It looks for devices, and complains, at the first operation.
+            keras.ops.zeros(())
+
+
+def import_tensorflow_quietly() -> None:
+    """The same for TensorFlow, which feeds the data on other backends too."""
+    with _silence():
+        import tensorflow  # noqa: F401
+
+
+@contextlib.contextmanager
+def _silence():
+    """Turns stderr away; if something fails, what was written is shown.
+
+    The messages go to the file descriptor, some before any setting is read.
+    """
     sys.stderr.flush()
     kept = os.dup(2)
     with tempfile.TemporaryFile() as log:
         os.dup2(log.fileno(), 2)
         try:
-            import keras
-
-            if keras.config.backend() == "tensorflow":
-                # It looks for devices, and complains, at the first operation.
-                keras.ops.zeros(())
+            yield
         except BaseException:
             log.seek(0)
             os.write(kept, log.read())

@@ -73,6 +73,8 @@ class Recipe:
         stochastic_depth: Drop-path rate, if not the variant's own.
         precision: `"float32"`, `"mixed"` (what the machine does well: float32 on
             a CPU), `"mixed_bfloat16"` or `"mixed_float16"`.
+        fresh_head: Whether the head starts anew even where that of the weights fits.
+            It does so by itself if they are known to be of other classes.
         layer_decay: Factor of the learning rate from each layer to the one below:
             1 above the blocks, this for the last block, its square for the one
             before, and so on down to the tokenizer and the positions.
@@ -130,6 +132,7 @@ class Recipe:
     attention_dropout: float | None = None
     stochastic_depth: float | None = None
     precision: str = "mixed"
+    fresh_head: bool = False
     layer_decay: float = 1.0
     freeze: int | str = 0
     unfreeze_epochs: float = 0

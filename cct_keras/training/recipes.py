@@ -64,11 +64,11 @@ RECIPES = {
         SMALL,
         "From trained weights to a few hundred images of something else; the default "
         "with --weights.",
-        epochs=30,
         batch_size=32,
         lr=1e-3,
-        warmup_epochs=2,
         layer_decay=0.75,
+        attention_dropout=None,
+        stochastic_depth=None,
     ),
     # === The authors' published runs ===
     "cifar10_300": _row(

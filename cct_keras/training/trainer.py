@@ -25,7 +25,6 @@ from cct_keras.models.factory import find_variant
 from cct_keras.models.variants import SIZES
 from cct_keras.notes import collected_notes
 from cct_keras.pretrained import origin_of
-from cct_keras.pretrained import positions_of
 from cct_keras.training.callbacks import Progress
 from cct_keras.training.callbacks import Record
 from cct_keras.training.callbacks import StopOnNaN
@@ -361,8 +360,8 @@ def take_from_weights(
         mean, std = earlier["mean"], earlier["std"]
         kind = earlier["positional_embedding"]
     else:
-        mean, std, _ = origin_of(recipe.weights)
-        kind = positions_of(recipe.variant, recipe.weights) or "none"
+        origin = origin_of(recipe.variant, recipe.weights)
+        mean, std, kind = origin.mean, origin.std, origin.positions or "none"
     if recipe.positional_embedding == "auto":
         recipe = dataclasses.replace(recipe, positional_embedding=kind)
     if mean is not None and len(mean) == data.channels and tuple(mean) != data.mean:
@@ -428,7 +427,7 @@ def build_model(
         **own,
     )
     if load and recipe.weights is not None:
-        _replace_head(model, data, origin_of(recipe.weights).class_names)
+        _check_head(model, recipe, data)
     if recipe.lora_rank is not None:
         model = add_lora(
             model,
@@ -440,19 +439,25 @@ def build_model(
     return model
 
 
-def _replace_head(model, data, known):
-    """Makes the head fresh if it is for as many classes, but for others."""
-    if known in (None, data.class_names) or len(known) != data.num_classes:
+def _check_head(model, recipe, data):
+    """Makes a head fresh that fits, but is for other classes."""
+    origin = origin_of(recipe.variant, recipe.weights)
+    if origin.num_classes != data.num_classes:
+        return  # It did not fit.
+    same = origin.class_names == data.class_names
+    if same and not recipe.fresh_head:
+        return
+    if origin.class_names is None and not recipe.fresh_head:
+        logger.info(
+            "the weights have a head for %d classes too, which is kept; for other "
+            "classes say --fresh-head yes",
+            data.num_classes,
+        )
         return
     head = model.get_layer("head")
-    for weight, fresh in (
-        (head.kernel, head.kernel_initializer),
-        (head.bias, head.bias_initializer),
-    ):
-        weight.assign(fresh(weight.shape, weight.dtype))
-    logger.info(
-        "the weights tell %s, ... apart: the head starts fresh", ", ".join(known[:3])
-    )
+    head.kernel.assign(head.kernel_initializer(head.kernel.shape))
+    head.bias.assign(head.bias_initializer(head.bias.shape))
+    logger.info("the head starts fresh, for other classes than those of the weights")
 
 
 def _thaw_notes(recipe):

@@ -167,6 +167,20 @@ def test_the_file_decides_the_variant(kind, trained, source, tmp_path):
     assert run.metrics["test"]["top1"] == expected["test"]["top1"]
 
 
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_head_for_unknown_classes(fresh, trained, source, tmp_path, capsys):
+    """A file of bare weights does not tell its classes: kept, unless said."""
+    path = file_of(".weights.h5", trained, tmp_path)
+    fields = {"lr": 0.0, "min_lr": 0.0, "warmup_lr": 0.0}
+    run = tune(source, path, **fields, fresh_head=fresh, verbose=True)
+    start = weights_of(keras.models.load_model(trained / "model.keras"))
+    kernel = weights_of(run.model)["head/kernel"]
+    assert np.array_equal(kernel, start["head/kernel"]) != fresh
+    output = capsys.readouterr().out
+    assert ("which is kept" in output) != fresh
+    assert ("the head starts fresh" in output) == fresh
+
+
 def test_a_resumed_run_needs_no_weights(trained, tmp_path):
     """Normalisation and positions are on record."""
 
