@@ -14,9 +14,12 @@ from cct_keras.converter import to_torch
 from cct_keras.data import load_data
 from cct_keras.models import CCT
 from cct_keras.models import CVT
+from cct_keras.models import DeiT
+from cct_keras.models import ViT
 from cct_keras.models import ViTLite
 from cct_keras.models import add_lora
 from cct_keras.models import create_model
+from cct_keras.models import distillation_outputs
 from cct_keras.models import feature_extractor
 from cct_keras.models import freeze
 from cct_keras.models import list_models
@@ -37,12 +40,15 @@ __version__ = "0.1.0"
 __all__ = [
     "CCT",
     "CVT",
+    "DeiT",
     "Recipe",
+    "ViT",
     "ViTLite",
     "add_lora",
     "class_names",
     "convert",
     "create_model",
+    "distillation_outputs",
     "evaluate",
     "feature_extractor",
     "freeze",

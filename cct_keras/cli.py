@@ -385,6 +385,8 @@ def _probe(arguments):
 
     if arguments.out is not None and arguments.out.suffix != ".keras":
         raise ValueError(f"--out must end in .keras. Received: {arguments.out}")
+    if arguments.out is not None and not arguments.out.parent.is_dir():
+        raise ValueError(f"the folder {arguments.out.parent} does not exist")
     run = linear_probe(
         arguments.data,
         arguments.variant,

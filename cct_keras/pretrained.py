@@ -8,18 +8,15 @@ import zipfile
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import h5py
 import keras
 import numpy as np
 
 from cct_keras.atomic_file import atomic_file
-from cct_keras.converter.checkpoint import read_checkpoint
 from cct_keras.converter.conversion import convert
 from cct_keras.converter.conversion import load_checkpoint
-from cct_keras.converter.shi_labs import HEAD
-from cct_keras.converter.shi_labs import infer
-from cct_keras.converter.shi_labs import kind_of_positions
-from cct_keras.converter.shi_labs import original_names
+from cct_keras.converter.formats import infer
+from cct_keras.converter.formats import read_weights
+from cct_keras.converter.formats import table_of
 from cct_keras.converter.shi_labs import total_stride
 from cct_keras.data.known import DATASETS
 from cct_keras.data.known import KnownDataset
@@ -34,11 +31,13 @@ from cct_keras.layers.position_embedding import kind_of_table
 from cct_keras.models.transfer import NATIVE_SUFFIXES
 from cct_keras.models.transfer import load_keras_file
 from cct_keras.models.transfer import stored_layers
+from cct_keras.models.transfer import stored_positions
 from cct_keras.models.variants import SIZES
 from cct_keras.models.variants import VARIANTS
 from cct_keras.models.variants import constructor_arguments
 
 CURRENT = "https://shi-labs.com/projects/cct/checkpoints/"
+DEIT = "https://dl.fbaipublicfiles.com/deit/"
 LEGACY = "https://github.com/SHI-Labs/Compact-Transformers/files/"
 
 
@@ -60,7 +59,8 @@ class Weights(NamedTuple):
         url: Where the authors keep it.
         top1: Published accuracy in percent.
         mirrors: Other addresses of the same bytes.
-        sha256: Its hash, if known; else that of the first download counts.
+        sha256: Its hash or the first digits of it, if known; else that of the first
+            download counts.
     """
 
     variant: str
@@ -107,6 +107,19 @@ WEIGHTS = [
         ("cct_7_3x1_32", "legacy", "cct7-3x1_{}_best", (6644400, 94.78), (6657226, 77.05)),
     )
     for data, (number, top1) in zip(("cifar10", "cifar100"), rows, strict=True)
+] + [
+    # A name ends in the first digits of the file's hash.
+    Weights(variant, "imagenet", f"{DEIT}{variant}-{digits}.pth", top1, sha256=digits)
+    for variant, digits, top1 in (
+        ("deit_tiny_patch16_224", "a1311bcf", 72.2),
+        ("deit_small_patch16_224", "cd65a155", 79.9),
+        ("deit_base_patch16_224", "b5f2ef4d", 81.8),
+        ("deit_tiny_distilled_patch16_224", "b40b3cf7", 74.5),
+        ("deit_small_distilled_patch16_224", "649709d9", 81.2),
+        ("deit_base_distilled_patch16_224", "df68dfff", 83.4),
+        ("deit_base_patch16_384", "8de9b5d1", 82.9),
+        ("deit_base_distilled_patch16_384", "d0272ac0", 85.2),
+    )
 ]
 # fmt: on
 
@@ -198,14 +211,18 @@ def variant_defaults(variant: str, weights) -> tuple[dict, object]:
     if _is_native(weights):
         return {}, weights
     if is_tag(weights):
-        source = fetch(find_weights(variant, weights))
-        kind, classes = _kind_and_classes(source)
+        source, told = fetch(find_weights(variant, weights)), {}
+        stored = _stored_architecture(source)
+        kind, classes = stored["positional_embedding"], stored["num_classes"]
     else:
-        source = original_names(read_checkpoint(weights))
-        if HEAD not in source:
+        source, told = read_weights(weights)
+        table = table_of(source)
+        if table.heads[0] not in source:
             return {}, source  # `load` says what else is wrong with it.
-        kind, classes = kind_of_positions(source), source[HEAD].shape[0]
-    return {"positional_embedding": kind, "num_classes": classes}, source
+        kind, classes = None, source[table.heads[0]].shape[0]
+        if table.positions in source:
+            kind = kind_of_table(np.asarray(source[table.positions], "float32"))
+    return {"positional_embedding": kind, "num_classes": classes, **told}, source
 
 
 class Origin(NamedTuple):
@@ -272,8 +289,10 @@ def variant_of_file(path) -> str:
     if _is_native(path):
         found = _stored_architecture(path)
     else:
-        family, arguments, _ = infer(original_names(read_checkpoint(path)))
+        state, told = read_weights(path)
+        family, arguments, _ = infer(state, **told)
         found = {"family": family, **arguments}
+        found.pop("epsilon", None)
     side = found.pop("input_shape", (32,))[0]
     kind = found.pop("positional_embedding")
 
@@ -285,7 +304,8 @@ def variant_of_file(path) -> str:
     fitting = [
         name
         for name, row in VARIANTS.items()
-        if found.items() <= {"family": row.family, **constructor_arguments(row)}.items()
+        if found.items()
+        <= {"family": row.architecture, **constructor_arguments(row)}.items()
     ]
     if not fitting:
         raise ValueError(
@@ -334,7 +354,7 @@ def fetch(row: Weights) -> pathlib.Path:
     mirror = os.environ.get("CCT_KERAS_WEIGHTS_URL")
     urls = (row.url, *row.mirrors)
     if mirror:
-        path = row.url.removeprefix(CURRENT).removeprefix(LEGACY)
+        path = row.url.removeprefix(CURRENT).removeprefix(LEGACY).removeprefix(DEIT)
         urls = (f"{mirror.rstrip('/')}/{path}",)
     source = download(*urls, sha256=row.sha256)
     converted = source.with_name(f"{recorded_hash(source)[:16]}.weights.h5")
@@ -364,20 +384,27 @@ def _stored_architecture(path):
         kernels = [x for x in stored["tokenizer"].values() if len(x) == 4]
         patches = len(kernels) < len(stored["tokenizer"])
         kernel, stages, dim = kernels[0][0], len(kernels), kernels[-1][-1]
-        hidden = stored["block_0"]["feed_forward/linear1/vars/0"][1]
+        # Adapters stand before the kernel, but the bias is the only vector.
+        vectors = {
+            name.rpartition("/vars/")[0]: shape[0]
+            for name, shape in stored["block_0"].items()
+            if len(shape) == 1
+        }
+        hidden = vectors["feed_forward/linear1"]
         classes = stored.get("head", {}).get("vars/1", (0,))[0]
         kind, grid = None, (0, 0)
         if "position_embedding" in stored:
-            with h5py.File(content) as file:
-                store = file["layers/position_embedding/vars"]
-                kind = kind_of_table(np.asarray(store["embeddings"], "float32"))
-                grid = store["grid"][...].tolist()
-    except (OSError, KeyError, IndexError, TypeError, zipfile.BadZipFile) as error:
+            table, grid = stored_positions(content)
+            kind, grid = kind_of_table(np.asarray(table, "float32")), grid.tolist()
+    except KeyError as error:
         raise ValueError(
-            f"{path} is not a readable file of weights of this package: {error}"
+            f"{path} holds no weights of this package: there is no {error}"
         ) from error
-    family = "CVT" if patches else "CCT"
-    family = "ViTLite" if "class_token" in stored else family
+    except (OSError, IndexError, TypeError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"{path} is not a readable file of weights: {error}"
+        ) from error
+    family = _family(patches, stored, textbook="attention/qkv" in vectors)
     if patches:
         shape = {"patch_size": kernel}
     else:
@@ -385,6 +412,7 @@ def _stored_architecture(path):
     stride = total_stride(family, kernel, stages)
     return {
         "family": family,
+        **({"distilled": True} if family == "DeiT" else {}),
         "num_layers": sum(name.startswith("block_") for name in stored),
         "mlp_ratio": hidden / dim,
         "embedding_dim": dim,
@@ -395,23 +423,22 @@ def _stored_architecture(path):
     }
 
 
-def _kind_and_classes(path):
-    with h5py.File(path) as file:
-        layers = file["layers"]
-        classes = layers["dense/vars/1"].shape[0]
-        if "position_embedding" not in layers:
-            return None, classes
-        table = layers["position_embedding/vars/embeddings"][...]
-    return kind_of_table(table), classes
+def _family(patches, layers, textbook):
+    """The family by its parts; `textbook` is pre-norm and a bias in `qkv`."""
+    if textbook:
+        return "DeiT" if "distillation_token" in layers else "ViT"
+    if "class_token" in layers:
+        return "ViTLite"
+    return "CVT" if patches else "CCT"
 
 
 def _matching_weights(model, tag):
     """The row of a tag whose architecture is the model's, nearest in size."""
     tokenizer = next(x for x in model.layers if isinstance(x, ConvTokenizer))
     layers = {layer.name: layer for layer in model.layers}
-    family = "CVT" if tokenizer.use_bias else "CCT"
+    textbook = any(getattr(x, "pre_norm", False) for x in layers.values())
     architecture = {
-        "family": "ViTLite" if "class_token" in layers else family,
+        "family": _family(tokenizer.use_bias, layers, textbook),
         "kernel": tokenizer.kernel_size,
         "stages": tokenizer.num_conv_layers,
         "num_layers": sum(isinstance(x, EncoderBlock) for x in layers.values()),
@@ -424,6 +451,7 @@ def _matching_weights(model, tag):
     def fits(row):
         variant = VARIANTS[row.variant]
         known = {**variant._asdict(), **SIZES[variant.size]._asdict()}
+        known["family"] = variant.architecture
         return all(known[key] == value for key, value in architecture.items())
 
     def distance(row):

@@ -86,6 +86,87 @@ def random_state(
     return state
 
 
+def random_vit_state(
+    *,
+    tokens,
+    num_classes=10,
+    channels=3,
+    num_layers,
+    embedding_dim,
+    mlp_ratio,
+    patch_size,
+    distilled=False,
+    distillation_head=True,
+) -> dict[str, np.ndarray]:
+    """A state dict of a ViT or DeiT by timm's names."""
+    dim, hidden = embedding_dim, int(embedding_dim * mlp_ratio)
+    layers = {
+        "patch_embed.proj": (dim, channels, patch_size, patch_size),
+        "norm": (dim,),
+        "head": (num_classes, dim),
+    }
+    shapes = {"cls_token": (1, 1, dim), "pos_embed": (1, tokens + 1 + distilled, dim)}
+    if distilled:
+        shapes["dist_token"] = (1, 1, dim)
+        if distillation_head:
+            layers["head_dist"] = (num_classes, dim)
+    for j in range(num_layers):
+        layers |= {
+            f"blocks.{j}.norm1": (dim,),
+            f"blocks.{j}.attn.qkv": (3 * dim, dim),
+            f"blocks.{j}.attn.proj": (dim, dim),
+            f"blocks.{j}.norm2": (dim,),
+            f"blocks.{j}.mlp.fc1": (hidden, dim),
+            f"blocks.{j}.mlp.fc2": (dim, hidden),
+        }
+    for name, shape in layers.items():
+        shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+    return {name: random_tensor(name, shape) for name, shape in shapes.items()}
+
+
+def hugging_face_names(state: dict, old: bool = False) -> dict:
+    """The names of `transformers`, of version 5 or as files on the hub have them."""
+    family = "deit" if "dist_token" in state else "vit"
+    heads = {"head": "cls_classifier" if "head_dist.weight" in state else "classifier"}
+    heads["head_dist"] = "distillation_classifier"
+    layer = "encoder.layer" if old else "layers"
+    parts = ("query", "key", "value") if old else ("q_proj", "k_proj", "v_proj")
+    inside = {
+        "norm1": "layernorm_before",
+        "norm2": "layernorm_after",
+        "attn.proj": "attention.output.dense" if old else "attention.o_proj",
+        "mlp.fc1": "intermediate.dense" if old else "mlp.fc1",
+        "mlp.fc2": "output.dense" if old else "mlp.fc2",
+    }
+    whole = {
+        "cls_token": "embeddings.cls_token",
+        "dist_token": "embeddings.distillation_token",
+        "pos_embed": "embeddings.position_embeddings",
+    }
+    renamed = {}
+    for name, array in state.items():
+        stem, _, leaf = name.rpartition(".")
+        if name in whole:
+            renamed[f"{family}.{whole[name]}"] = array
+        elif stem in heads:
+            renamed[f"{heads[stem]}.{leaf}"] = array
+        elif stem == "patch_embed.proj":
+            place = "embeddings.patch_embeddings.projection"
+            renamed[f"{family}.{place}.{leaf}"] = array
+        elif stem == "norm":
+            renamed[f"{family}.layernorm.{leaf}"] = array
+        else:
+            _, number, kind = stem.split(".", 2)
+            block = f"{family}.{layer}.{number}"
+            if kind == "attn.qkv":
+                middle = "attention.attention" if old else "attention"
+                for part, value in zip(parts, np.split(array, 3), strict=True):
+                    renamed[f"{block}.{middle}.{part}.{leaf}"] = value
+            else:
+                renamed[f"{block}.{inside[kind]}.{leaf}"] = array
+    return renamed
+
+
 def sinusoid(length: int, dim: int) -> np.ndarray:
     table = np.zeros((1, length, dim), "float32")
     for position in range(length):

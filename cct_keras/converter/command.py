@@ -6,7 +6,6 @@ import pathlib
 import keras
 
 from cct_keras.atomic_file import atomic_file
-from cct_keras.converter.checkpoint import read_checkpoint
 from cct_keras.converter.conversion import SAFETENSORS
 from cct_keras.converter.conversion import TORCH_PICKLES
 from cct_keras.converter.conversion import build
@@ -15,9 +14,9 @@ from cct_keras.converter.conversion import note_lost_layers
 from cct_keras.converter.conversion import to_torch
 from cct_keras.converter.engine import named_weights
 from cct_keras.converter.engine import state_of
-from cct_keras.converter.shi_labs import infer
-from cct_keras.converter.shi_labs import original_names
-from cct_keras.converter.shi_labs import variant_of
+from cct_keras.converter.formats import infer
+from cct_keras.converter.formats import read_weights
+from cct_keras.converter.formats import variant_of
 from cct_keras.converter.torch_file import CheckpointError
 from cct_keras.models.transfer import NATIVE_SUFFIXES
 from cct_keras.notes import collected_notes
@@ -44,16 +43,18 @@ def run(
         if to != "torch":
             raise CheckpointError(f"{source} is a Keras file already; see --to torch")
         model = _load_keras(source)
-        state = state_of(model)
+        state, told = state_of(model), {}
         with _notes():
             note_lost_layers(model)
         layers = {layer.name: layer for layer in model.layers}
         overrides["num_heads"] = layers["block_0"].num_heads
+        if layers["block_0"].pre_norm:
+            told["epsilon"] = layers["block_0"].epsilon
         if "position_embedding" in layers:
             grid = layers["position_embedding"].grid
     else:
-        state = original_names(read_checkpoint(source, entry))
-    architecture = infer(state, grid, **overrides)
+        state, told = read_weights(source, entry)
+    architecture = infer(state, grid, **{**told, **overrides})
     _describe(architecture, state)
     model = _build(architecture, state, overrides)
     if verbose:

@@ -6,16 +6,15 @@ import keras
 import numpy as np
 
 from cct_keras.atomic_file import atomic_file
-from cct_keras.converter.checkpoint import read_checkpoint
 from cct_keras.converter.engine import fill
 from cct_keras.converter.engine import state_of
+from cct_keras.converter.formats import infer
+from cct_keras.converter.formats import read_weights
+from cct_keras.converter.formats import table_of
+from cct_keras.converter.formats import variant_of
 from cct_keras.converter.reference import forward
 from cct_keras.converter.safetensors_file import write_safetensors
-from cct_keras.converter.shi_labs import POSITIONS
-from cct_keras.converter.shi_labs import Architecture
-from cct_keras.converter.shi_labs import infer
-from cct_keras.converter.shi_labs import original_names
-from cct_keras.converter.shi_labs import variant_of
+from cct_keras.converter.table import Architecture
 from cct_keras.converter.torch_file import CheckpointError
 from cct_keras.layers import PositionEmbedding
 from cct_keras.layers.position_embedding import square_grid
@@ -31,12 +30,14 @@ def convert(
     entry: str | None = None,
     **overrides,
 ) -> keras.Model:
-    """Builds a Keras model from a checkpoint of the original PyTorch code.
+    """Builds a Keras model from a PyTorch checkpoint.
 
-    Needs no torch and runs no code of the file. Family, size, kernel, stages,
-    classes, channels and positions are inferred from the tensors. Every tensor
-    lands in exactly one weight and every weight is filled, or nothing is
-    returned.
+    It takes those of the original Compact-Transformers code, ViT and DeiT by timm's
+    names, which the authors of DeiT use too, and those of Hugging Face
+    `transformers`. It needs no torch and runs no code of the file. Family, size,
+    kernel, stages, classes, channels and positions are inferred from the tensors.
+    Every tensor lands in exactly one weight and every weight is filled, or nothing
+    is returned.
 
     Args:
         source: Path or http(s) URL of a `.pth`, `.pt`, `.bin`, `.pth.zip` or
@@ -58,8 +59,8 @@ def convert(
     >>> model.name
     'cct_7_3x1_32'
     """
-    state = original_names(read_checkpoint(source, entry))
-    architecture = infer(state, grid, **overrides)
+    state, told = read_weights(source, entry)
+    architecture = infer(state, grid, **{**told, **overrides})
     return build(architecture, state, **overrides)
 
 
@@ -100,22 +101,24 @@ def largest_difference(
     shape = architecture.arguments["input_shape"]
     image = np.random.default_rng(0).standard_normal((1, *shape)).astype("float32")
     heads = architecture.arguments["num_heads"]
+    epsilon = architecture.arguments.get("epsilon", 1e-5)
     with np.errstate(all="ignore"):
-        expected = forward(state, image, num_heads=heads)
+        expected = forward(state, image, num_heads=heads, epsilon=epsilon)
     if model.get_layer("tokenizer").data_format == "channels_first":
         image = image.transpose(0, 3, 1, 2)
-    logits = keras.Model(model.input, model.get_layer("head").output)
+    logits = keras.Model(model.input, model.get_layer("predictions").input)
     difference = keras.ops.convert_to_numpy(logits(image, training=False)) - expected
     return float(np.abs(difference).max())
 
 
 def load_checkpoint(model: keras.Model, source) -> None:
     """Fills a model with a checkpoint of its architecture."""
-    state = original_names(read_checkpoint(source))
+    state, _ = read_weights(source)
     positions, grid = _positions(model), None
-    if positions is not None and POSITIONS in state:
+    table = table_of(state).positions
+    if positions is not None and table in state:
         # A grid that is no square can only be the model's own.
-        length = state[POSITIONS].shape[1] - positions.num_prefix_tokens
+        length = state[table].shape[1] - positions.num_prefix_tokens
         grid = square_grid(length) or positions.grid
     heads = model.get_layer("block_0").num_heads
     shape = model.input_shape
@@ -130,8 +133,10 @@ def _positions(model):
 def to_torch(model: keras.Model, path) -> None:
     """Writes a model for the original PyTorch classes, `strict=True`.
 
+    ViT and DeiT are written by timm's names.
+
     Args:
-        model: A CCT, CVT or ViT-Lite of this package, with its top.
+        model: A model of this package, with its top.
         path: A `.safetensors` file, or a `.pth`, `.pt` or `.bin` file, which
             needs torch.
     """
@@ -145,7 +150,7 @@ def to_torch(model: keras.Model, path) -> None:
             f"{positions.grid}; pass it as `grid` to convert",
             stacklevel=2,
         )
-    if "classifier.fc.weight" not in state:
+    if table_of(model).heads[0] not in state:
         raise CheckpointError(
             f"to_torch: {model.name!r} has no top; the original classes need one"
         )

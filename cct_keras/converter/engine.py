@@ -1,44 +1,25 @@
 """Between a checkpoint's tensors and a model's weights, each exactly once."""
 
-import re
 import warnings
 from collections.abc import Callable
 
 import keras
 import numpy as np
 
-from cct_keras.converter.shi_labs import NAMES
-from cct_keras.converter.shi_labs import POSITIONS
-from cct_keras.converter.shi_labs import TENSORS
-from cct_keras.converter.shi_labs import TOP
+from cct_keras.converter.formats import table_of
 from cct_keras.converter.torch_file import CheckpointError
 from cct_keras.models.lora import merge_lora
 from cct_keras.models.transfer import adapt_channels
 from cct_keras.models.transfer import list_problems
 from cct_keras.models.transfer import weighted_layers
 
-LEAVES = {"kernel": "weight", "gamma": "weight", "bias": "bias", "beta": "bias"}
-
-
-def checkpoint_name(path: str) -> str | None:
-    """The original's name of a weight of this package, by its path."""
-    if path in TENSORS:
-        return TENSORS[path]
-    layer, _, leaf = path.rpartition("/")
-    for ours, theirs in NAMES:
-        match = re.fullmatch(ours.replace("{i}", r"(\d+)"), layer)
-        if match and leaf in LEAVES:
-            prefix = theirs.replace("{i}", match[1]) if match.groups() else theirs
-            return f"{prefix}.{LEAVES[leaf]}"
-    return None
-
 
 def named_weights(model: keras.Model) -> dict[str, keras.Variable]:
     """`{name in the checkpoint: weight}` of a model of this package."""
-    weights = {}
+    table, weights = table_of(model), {}
     for layer in weighted_layers(model).values():
         for weight in layer.weights:
-            name = checkpoint_name(weight.path)
+            name = table.checkpoint_name(weight.path)
             if name is None:
                 raise CheckpointError(
                     f"{weight.path} of {model.name!r} has no counterpart in the "
@@ -81,21 +62,22 @@ def fill(
         grid: `(rows, columns)` of the checkpoint's positions.
         progress: Called with the number of filled weights and of all.
     """
-    weights = named_weights(model)
+    table, weights = table_of(model), named_weights(model)
     missing = [name for name in weights if name not in state]
     left_over = [
-        name for name in state if name not in weights and not name.startswith(TOP)
+        name for name in state if name not in weights and not name.startswith(table.top)
     ]
+    heads = [name.rpartition(".")[0] for name in table.heads]
     assignments, fresh, differing = [], [], []
     for name, weight in weights.items():
-        if name in missing or name == POSITIONS:
+        if name in missing or name == table.positions:
             continue
         array = to_keras_layout(np.asarray(state[name]))
-        if name == "tokenizer.conv_layers.0.0.weight":
+        if name == table.first_kernel:
             array = adapt_channels(array, weight.shape[2])
         if array.shape == tuple(weight.shape):
             assignments.append((name, weight, array))
-        elif name.startswith("classifier.fc."):
+        elif name.rpartition(".")[0] in heads:
             fresh.append(name)
         else:
             differing.append(f"{name} {array.shape} for {tuple(weight.shape)}")
@@ -104,9 +86,9 @@ def fill(
         raise CheckpointError(
             f"the checkpoint is of another architecture than {model.name!r}: {problems}"
         )
-    if POSITIONS in weights:
+    if table.positions in weights:
         layer = model.get_layer("position_embedding")
-        layer.load_table(np.asarray(state[POSITIONS], "float32"), grid)
+        layer.load_table(np.asarray(state[table.positions], "float32"), grid)
     total = len(assignments)
     while assignments:
         name, weight, array = assignments.pop()
@@ -117,8 +99,8 @@ def fill(
             progress(total - len(assignments), total)
     if fresh:
         warnings.warn(
-            f"the checkpoint has {state['classifier.fc.weight'].shape[0]} classes, the "
-            f"model {weights['classifier.fc.weight'].shape[1]}: its head stays fresh",
+            f"the checkpoint has {state[table.heads[0]].shape[0]} classes, the "
+            f"model {weights[table.heads[0]].shape[1]}: its head stays fresh",
             stacklevel=3,
         )
 

@@ -1,4 +1,4 @@
-"""The original architecture in NumPy, from its description.
+"""The original architectures in NumPy, from their description.
 
 An independent truth: it shares no code with the layers, and works on the tensors
 of a checkpoint as they stand there.
@@ -17,23 +17,26 @@ def forward(
     stride: int | None = None,
     padding: int | None = None,
     pool=(3, 2, 1),
+    epsilon: float = 1e-5,
 ) -> np.ndarray:
     """Logits of the original architecture.
 
     Args:
-        state: Weights by their names in the official checkpoints.
+        state: Weights by their names in the official checkpoints, or by timm's.
         images: Array `(batch, height, width, channels)`.
         num_heads: Attention heads.
         stride: Stride of the convolutions, if not the default of the kernel.
         padding: Their padding, likewise.
         pool: Kernel, stride and padding of the max-pooling.
+        epsilon: Epsilon of the normalisations.
 
     Returns:
         Array `(batch, classes)`.
     """
-    from scipy.special import erf
     from scipy.special import softmax
 
+    if "patch_embed.proj.weight" in state:
+        return _forward_vit(state, images, num_heads, epsilon)
     patches = "tokenizer.conv_layers.0.0.bias" in state
     x = images.astype("float64")
     i = 0
@@ -41,9 +44,7 @@ def forward(
         kernel = np.asarray(state[f"tokenizer.conv_layers.{i}.0.weight"], "float64")
         k = kernel.shape[-1]
         if patches:
-            x = _windows(x, k, k, 0, 0.0)
-            x = np.einsum("bhwcij,ocij->bhwo", x, kernel, optimize=True)
-            x = x + state["tokenizer.conv_layers.0.0.bias"]
+            x = _patches(x, state, "tokenizer.conv_layers.0.0")
         else:
             s = max(1, k // 2 - 1) if stride is None else stride
             p = max(1, k // 2) if padding is None else padding
@@ -60,14 +61,13 @@ def forward(
     j = 0
     while f"classifier.blocks.{j}.norm1.weight" in state:
         block = f"classifier.blocks.{j}"
-        y = _norm(x, state, f"{block}.pre_norm")
+        y = _norm(x, state, f"{block}.pre_norm", epsilon)
         x = x + _attention(y, state, f"{block}.self_attn", num_heads)
-        x = _norm(x, state, f"{block}.norm1")
-        y = _linear(x, state, f"{block}.linear1")
-        y = 0.5 * y * (1.0 + erf(y / math.sqrt(2.0)))
+        x = _norm(x, state, f"{block}.norm1", epsilon)
+        y = _gelu(_linear(x, state, f"{block}.linear1"))
         x = x + _linear(y, state, f"{block}.linear2")
         j += 1
-    x = _norm(x, state, "classifier.norm")
+    x = _norm(x, state, "classifier.norm", epsilon)
 
     if "classifier.class_emb" in state:
         x = x[:, 0]
@@ -75,6 +75,44 @@ def forward(
         weights = softmax(_linear(x, state, "classifier.attention_pool"), axis=1)
         x = (weights * x).sum(axis=1)
     return _linear(x, state, "classifier.fc")
+
+
+def _forward_vit(state, images, num_heads, epsilon):
+    """The textbook order, by timm's names; two heads are averaged."""
+    x = _patches(images.astype("float64"), state, "patch_embed.proj")
+    x = x.reshape(len(x), -1, x.shape[-1])
+    tokens = [state[name] for name in ("cls_token", "dist_token") if name in state]
+    tokens = [np.repeat(token, len(x), axis=0) for token in tokens]
+    x = np.concatenate([*tokens, x], axis=1) + state.get("pos_embed", 0.0)
+    j = 0
+    while f"blocks.{j}.norm1.weight" in state:
+        block = f"blocks.{j}"
+        y = _norm(x, state, f"{block}.norm1", epsilon)
+        x = x + _attention(y, state, f"{block}.attn", num_heads)
+        y = _norm(x, state, f"{block}.norm2", epsilon)
+        y = _gelu(_linear(y, state, f"{block}.mlp.fc1"))
+        x = x + _linear(y, state, f"{block}.mlp.fc2")
+        j += 1
+    x = _norm(x, state, "norm", epsilon)
+    if not tokens:
+        return _linear(x.mean(axis=1), state, "head")
+    logits = _linear(x[:, 0], state, "head")
+    if "head_dist.weight" in state:
+        logits = (logits + _linear(x[:, 1], state, "head_dist")) / 2
+    return logits
+
+
+def _patches(x, state, name):
+    kernel = np.asarray(state[f"{name}.weight"], "float64")
+    x = _windows(x, kernel.shape[-1], kernel.shape[-1], 0, 0.0)
+    x = np.einsum("bhwcij,ocij->bhwo", x, kernel, optimize=True)
+    return x + state[f"{name}.bias"]
+
+
+def _gelu(x):
+    from scipy.special import erf
+
+    return 0.5 * x * (1.0 + erf(x / math.sqrt(2.0)))
 
 
 def _windows(x, size, stride, padding, fill):
@@ -89,9 +127,9 @@ def _linear(x, state, name):
     return x @ weight.T + state.get(f"{name}.bias", 0.0)
 
 
-def _norm(x, state, name):
+def _norm(x, state, name, epsilon):
     x = x - x.mean(axis=-1, keepdims=True)
-    x = x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + 1e-5)
+    x = x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + epsilon)
     return x * state[f"{name}.weight"] + state[f"{name}.bias"]
 
 

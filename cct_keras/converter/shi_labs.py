@@ -1,41 +1,46 @@
 """The official Compact-Transformers checkpoints: names, shapes, architecture."""
 
 import itertools
-import math
 import re
-from typing import NamedTuple
 
 import numpy as np
 
+from cct_keras.converter.shapes import check_strictly
+from cct_keras.converter.shapes import count
+from cct_keras.converter.shapes import find_grid
+from cct_keras.converter.shapes import find_heads
+from cct_keras.converter.shapes import find_mlp_ratio
+from cct_keras.converter.shapes import shape_of
+from cct_keras.converter.shapes import told_size
+from cct_keras.converter.table import Architecture
+from cct_keras.converter.table import Table
 from cct_keras.converter.torch_file import CheckpointError
 from cct_keras.layers.position_embedding import kind_of_table
-from cct_keras.layers.position_embedding import square_grid
-from cct_keras.models.transfer import list_problems
-from cct_keras.models.variants import SIZES
-from cct_keras.models.variants import VARIANTS
-from cct_keras.models.variants import constructor_arguments
 
-# Layer of this package, `{i}` a number -> prefix in the checkpoint.
-NAMES = (
-    ("tokenizer/conv_{i}", "tokenizer.conv_layers.{i}.0"),
-    ("block_{i}/norm1", "classifier.blocks.{i}.pre_norm"),
-    ("block_{i}/attention/qkv", "classifier.blocks.{i}.self_attn.qkv"),
-    ("block_{i}/attention/proj", "classifier.blocks.{i}.self_attn.proj"),
-    ("block_{i}/norm2", "classifier.blocks.{i}.norm1"),
-    ("block_{i}/feed_forward/linear1", "classifier.blocks.{i}.linear1"),
-    ("block_{i}/feed_forward/linear2", "classifier.blocks.{i}.linear2"),
-    ("norm", "classifier.norm"),
-    ("pool/attention", "classifier.attention_pool"),
-    ("head", "classifier.fc"),
-)
 HEAD = "classifier.fc.weight"
 POSITIONS, CLASS_TOKEN = "classifier.positional_emb", "classifier.class_emb"
-TENSORS = {
-    "position_embedding/embeddings": POSITIONS,
-    "class_token/token": CLASS_TOKEN,
-}
-# Parts that a model without top, or with another head, does without.
-TOP = ("classifier.attention_pool", "classifier.fc")
+TABLE = Table(
+    names=(
+        ("tokenizer/conv_{i}", "tokenizer.conv_layers.{i}.0"),
+        ("block_{i}/norm1", "classifier.blocks.{i}.pre_norm"),
+        ("block_{i}/attention/qkv", "classifier.blocks.{i}.self_attn.qkv"),
+        ("block_{i}/attention/proj", "classifier.blocks.{i}.self_attn.proj"),
+        ("block_{i}/norm2", "classifier.blocks.{i}.norm1"),
+        ("block_{i}/feed_forward/linear1", "classifier.blocks.{i}.linear1"),
+        ("block_{i}/feed_forward/linear2", "classifier.blocks.{i}.linear2"),
+        ("norm", "classifier.norm"),
+        ("pool/attention", "classifier.attention_pool"),
+        ("head", "classifier.fc"),
+    ),
+    tensors={
+        "position_embedding/embeddings": POSITIONS,
+        "class_token/token": CLASS_TOKEN,
+    },
+    positions=POSITIONS,
+    first_kernel="tokenizer.conv_layers.0.0.weight",
+    heads=(HEAD,),
+    top=("classifier.attention_pool", "classifier.fc"),
+)
 
 # The Hugging Face mirror renames the keys.
 MIRROR = (
@@ -52,24 +57,8 @@ IMAGE_SIZES = {
 }
 
 
-class Architecture(NamedTuple):
-    """What the tensors tell of a model.
-
-    Attributes:
-        family: `"CCT"`, `"CVT"` or `"ViTLite"`.
-        arguments: Arguments of its constructor.
-        grid: `(rows, columns)` of its positions; `None` without positions.
-    """
-
-    family: str
-    arguments: dict
-    grid: tuple | None
-
-
 def original_names(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The names of the original, from those of wrappers and mirrors."""
-    if all(name.startswith("module.") for name in state):
-        state = {name.removeprefix("module."): state[name] for name in state}
+    """The names of the original, from those of the mirror."""
     if any(name.startswith("cct.embedder.") for name in state):
         renamed = {_mirrored_name(name): array for name, array in state.items()}
         if len(renamed) != len(state):
@@ -102,8 +91,8 @@ def infer(state: dict[str, np.ndarray], grid=None, **told) -> Architecture:
     Returns:
         An `Architecture` whose every tensor is in `state`, and no other.
     """
-    stages = _count(state, "tokenizer.conv_layers.{}.0.weight")
-    layers = _count(state, "classifier.blocks.{}.linear1.weight")
+    stages = count(state, "tokenizer.conv_layers.{}.0.weight")
+    layers = count(state, "classifier.blocks.{}.linear1.weight")
     if not stages or not layers or "classifier.norm.weight" not in state:
         raise CheckpointError(
             "these are not the weights of a compact transformer; it begins with: "
@@ -112,14 +101,14 @@ def infer(state: dict[str, np.ndarray], grid=None, **told) -> Architecture:
     patches = "tokenizer.conv_layers.0.0.bias" in state
     token = CLASS_TOKEN in state
     family = "ViTLite" if token else "CVT" if patches else "CCT"
-    kernel = _shape(state, "tokenizer.conv_layers.0.0.weight", 4)
-    hidden, dim = _shape(state, "classifier.blocks.0.linear1.weight", 2)
-    classes, _ = _shape(state, HEAD, 2)
+    kernel = shape_of(state, "tokenizer.conv_layers.0.0.weight", 4)
+    hidden, dim = shape_of(state, "classifier.blocks.0.linear1.weight", 2)
+    classes, _ = shape_of(state, HEAD, 2)
     arguments = {
         "num_classes": classes,
         "num_layers": layers,
-        "num_heads": told.get("num_heads") or _heads(dim),
-        "mlp_ratio": _mlp_ratio(hidden, dim),
+        "num_heads": told.get("num_heads") or find_heads(dim),
+        "mlp_ratio": find_mlp_ratio(hidden, dim),
         "embedding_dim": dim,
         "positional_embedding": None,
     }
@@ -129,21 +118,22 @@ def infer(state: dict[str, np.ndarray], grid=None, **told) -> Architecture:
         arguments["patch_size"] = kernel[-1]
 
     if POSITIONS in state:
-        _, length, _ = _shape(state, POSITIONS, 3)
+        _, length, _ = shape_of(state, POSITIONS, 3)
         arguments["positional_embedding"] = kind_of_positions(state)
-        grid = _grid(length - token, grid)
+        grid = find_grid(length - token, grid)
         stride = total_stride(family, kernel[-1], stages, told.get("stride"))
         size = tuple(side * stride for side in grid)
     else:
         grid = None
-        size = _told_size(**told) or IMAGE_SIZES.get((family, kernel[-1]))
+        size = told_size(**told) or IMAGE_SIZES.get((family, kernel[-1]))
         if size is None:
             raise CheckpointError(
                 "the file has no positions that tell the image size: pass "
                 "input_shape=(height, width, channels) (--input-shape)"
             )
     arguments["input_shape"] = (*size, kernel[1])
-    _check_strictly(state, family, kernel[1], arguments, hidden)
+    expected = expected_shapes(family, arguments, kernel[1], hidden)
+    check_strictly(state, family, expected, POSITIONS, dim)
     return Architecture(family, arguments, grid)
 
 
@@ -151,19 +141,8 @@ def kind_of_positions(state: dict[str, np.ndarray]) -> str | None:
     """`"sine"`, `"learnable"`, or `None` where a checkpoint has none."""
     if POSITIONS not in state:
         return None
-    _shape(state, POSITIONS, 3)
+    shape_of(state, POSITIONS, 3)
     return kind_of_table(np.asarray(state[POSITIONS], "float32"))
-
-
-def variant_of(architecture: Architecture) -> str | None:
-    """The name of an architecture, if it has one."""
-    for name, row in VARIANTS.items():
-        if row.family == architecture.family and all(
-            architecture.arguments[key] == value
-            for key, value in constructor_arguments(row).items()
-        ):
-            return name
-    return None
 
 
 def expected_shapes(
@@ -198,84 +177,6 @@ def expected_shapes(
         shapes[f"classifier.{name}.weight"] = shape
         shapes[f"classifier.{name}.bias"] = shape[:1]
     return shapes
-
-
-def _check_strictly(state, family, channels, arguments, hidden):
-    """Every tensor of the file is one of the architecture's, and the reverse."""
-    expected = expected_shapes(family, arguments, channels, hidden)
-    if POSITIONS in state:
-        dim = arguments["embedding_dim"]
-        expected[POSITIONS] = (1, state[POSITIONS].shape[1], dim)
-    problems = list_problems(
-        [name for name in expected if name not in state],
-        [name for name in state if name not in expected],
-        [
-            f"{name} {tuple(state[name].shape)} for {shape}"
-            for name, shape in expected.items()
-            if name in state and tuple(state[name].shape) != shape
-        ],
-    )
-    if problems:
-        raise CheckpointError(f"the tensors are not those of a {family}: {problems}")
-
-
-def _shape(state, name, rank):
-    if name not in state:
-        raise CheckpointError(f"missing: {name}")
-    shape = tuple(state[name].shape)
-    if len(shape) != rank or 0 in shape:
-        raise CheckpointError(f"{name} has the impossible shape {shape}")
-    return shape
-
-
-def _count(state, pattern):
-    number = 0
-    while pattern.format(number) in state:
-        number += 1
-    return number
-
-
-def _told_size(input_shape=None, data_format=None, **others):
-    if input_shape is None or len(input_shape) != 3 or None in input_shape:
-        return None
-    first = data_format == "channels_first"
-    return tuple(input_shape[1:] if first else input_shape[:2])
-
-
-def _heads(dim):
-    for size in SIZES.values():
-        if size.embedding_dim == dim:
-            return size.num_heads
-    raise CheckpointError(
-        f"the file does not tell the heads of embedding_dim={dim}: pass num_heads=... "
-        "(--num-heads)"
-    )
-
-
-def _mlp_ratio(hidden, dim):
-    if hidden % dim == 0:
-        return hidden // dim
-    ratio = hidden / dim
-    # The constructor rounds the product down, which may fall one short.
-    return ratio if int(dim * ratio) == hidden else math.nextafter(ratio, math.inf)
-
-
-def _grid(length, grid):
-    if grid is not None:
-        is_pair = isinstance(grid, (tuple, list)) and len(grid) == 2
-        if not is_pair or math.prod(grid) != length:
-            raise CheckpointError(
-                f"`grid` must be (rows, columns) of {length} positions. "
-                f"Received: grid={grid!r}"
-            )
-        return tuple(grid)
-    grid = square_grid(length)
-    if grid is None:
-        raise CheckpointError(
-            f"the file has {length} positions, not a square: pass "
-            "grid=(rows, columns) (--grid)"
-        )
-    return grid
 
 
 def total_stride(family: str, kernel: int, stages: int, stride: int | None = None):

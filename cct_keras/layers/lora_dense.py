@@ -1,3 +1,5 @@
+import numbers
+
 import keras
 from keras import ops
 
@@ -111,6 +113,10 @@ def check_lora(owner: str, lora: dict | None) -> dict | None:
             f"{owner}: `lora` must have rank, alpha and targets. Received: lora={lora}"
         )
     check_positive(owner, rank=lora["rank"])
+    if not isinstance(lora["alpha"], numbers.Real) or lora["alpha"] <= 0:
+        raise ValueError(
+            f"{owner}: `alpha` must be a number above 0. Received: {lora['alpha']!r}"
+        )
     unknown = [name for name in lora["targets"] if name not in PROJECTIONS]
     if unknown:
         raise ValueError(

@@ -78,11 +78,13 @@ def variant_cost(
     if row.family != "CCT":
         conv_parameters += dim
 
-    class_token = row.family == "ViTLite"
-    tokens = height * width + class_token
+    textbook = row.family in ("ViT", "DeiT")
+    prefix = 1 + row.distilled if textbook or row.family == "ViTLite" else 0
+    tokens = height * width + prefix
     linear = 4 * dim**2 + 2 * dim * hidden
-    block = linear + dim + (hidden + dim) + 4 * dim
-    pool = 0 if class_token else dim
+    block = linear + dim + (hidden + dim) + 4 * dim + (3 * dim if textbook else 0)
+    pool = 0 if prefix else dim
+    heads_on_top = 1 + row.distilled
     # Of a block stay: both norms, q, k, v, the attention before and after its
     # dropout, its product with v, both residual sums; both hidden tensors.
     block_activations = tokens * (8 * dim + 2 * hidden + 2 * heads * tokens)
@@ -90,13 +92,15 @@ def variant_cost(
     return Cost(
         tokens=tokens,
         parameters=conv_parameters
-        + class_token * dim
+        + prefix * dim
         + tokens * dim
         + layers * block
         + 2 * dim
         + (pool + 1 if pool else 0)
-        + (dim + 1) * classes,
-        macs=conv_macs + tokens * (layers * linear + pool) + dim * classes,
+        + heads_on_top * (dim + 1) * classes,
+        macs=conv_macs
+        + tokens * (layers * linear + pool)
+        + heads_on_top * dim * classes,
         attention_macs=2 * layers * dim * tokens**2,
         activation_bytes=4 * activations,
     )

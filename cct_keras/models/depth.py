@@ -61,6 +61,11 @@ def freeze(model: keras.Model, blocks: int | str) -> None:
     ['head/kernel', 'head/bias']
     """
     count = len(encoder_blocks(model))
+    if not count:
+        raise ValueError(
+            f"freeze: {model.name!r} has no encoder blocks among its layers; freeze "
+            f"the model inside it. Received: {blocks!r}"
+        )
     if blocks == "body":
         frozen = body_layers(model)
     elif isinstance(blocks, int) and not isinstance(blocks, bool) and blocks >= 0:

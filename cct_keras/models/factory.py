@@ -6,12 +6,14 @@ import keras
 
 from cct_keras.models.cct import CCT
 from cct_keras.models.cvt import CVT
+from cct_keras.models.deit import DeiT
 from cct_keras.models.variants import VARIANTS
 from cct_keras.models.variants import Variant
 from cct_keras.models.variants import constructor_arguments
+from cct_keras.models.vit import ViT
 from cct_keras.models.vit_lite import ViTLite
 
-FAMILIES = {"CCT": CCT, "CVT": CVT, "ViTLite": ViTLite}
+FAMILIES = {"CCT": CCT, "CVT": CVT, "ViTLite": ViTLite, "ViT": ViT, "DeiT": DeiT}
 
 
 def create_model(variant: str, **overrides) -> keras.Model:

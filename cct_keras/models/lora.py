@@ -6,8 +6,8 @@ import keras
 
 from cct_keras.layers import EncoderBlock
 from cct_keras.layers import LoRADense
-from cct_keras.layers.checks import check_positive
 from cct_keras.layers.lora_dense import PROJECTIONS
+from cct_keras.layers.lora_dense import check_lora
 from cct_keras.models.depth import body_layers
 from cct_keras.models.depth import encoder_blocks
 
@@ -45,9 +45,9 @@ def add_lora(
         raise ValueError(
             f"add_lora: {model.name!r} has adapters already; merge_lora(model) first"
         )
-    check_positive("add_lora", rank=rank)
+    alpha = rank if alpha is None else alpha
+    check_lora("add_lora", {"rank": rank, "alpha": alpha, "targets": ()})
     wanted = adapter_places(targets, [block.name for block in encoder_blocks(model)])
-    alpha = float(rank if alpha is None else alpha)
 
     def settings(block):
         names = wanted[block.name]

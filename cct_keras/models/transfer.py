@@ -16,7 +16,7 @@ from cct_keras.models.lora import merge_lora
 from cct_keras.models.patches import check_divisible_by_patch
 
 # What a model for another task has not, or has fresh.
-TOP = ("pool", "head")
+TOP = ("pool", "head", "head_dist")
 # Arguments of layers that change the function and no shape.
 SETTINGS = (
     "num_heads",
@@ -279,14 +279,15 @@ def _load_weights_file(model, path):
     """A twin of `model` as far as the file goes, with the file's head."""
     stored = stored_layers(path)
     shapes = {name: list(datasets.values()) for name, datasets in stored.items()}
+    if any("attention/qkv/vars/2" in datasets for datasets in stored.values()):
+        raise ValueError(
+            f"{path} holds weights with adapters: merge_lora the model before, or save "
+            "it as a .keras file"
+        )
     _check_architecture(shapes, model, str(path))
     if "position_embedding" in stored:
         # First by itself: Keras would bury an error about the table.
-        with h5py.File(path) as file:
-            store = file["layers/position_embedding/vars"]
-            table, grid = store["embeddings"][...], store["grid"][...]
-        if table.dtype.kind == "V":  # How Keras stores bfloat16.
-            table = widen_bfloat16(table.view("<u2"))
+        table, grid = stored_positions(path)
         model.get_layer("position_embedding").load_table(table, grid)
 
     def twin_layer(layer):
@@ -318,6 +319,16 @@ def stored_layers(path):
             if shapes:
                 layers[str(group["vars"].attrs.get("name", group.name))] = shapes
     return layers
+
+
+def stored_positions(path) -> tuple[np.ndarray, np.ndarray]:
+    """The position table of a `.weights.h5` file, by path or open, and its grid."""
+    with h5py.File(path) as file:
+        store = file["layers/position_embedding/vars"]
+        table, grid = store["embeddings"][...], store["grid"][...]
+    if table.dtype.kind == "V":  # How Keras stores bfloat16.
+        table = widen_bfloat16(table.view("<u2"))
+    return table, grid
 
 
 def _dataset_shapes(group):

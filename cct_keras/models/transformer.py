@@ -70,6 +70,9 @@ def encode(
     dropout_rate: float,
     attention_dropout: float,
     stochastic_depth: float,
+    qkv_bias: bool = False,
+    pre_norm: bool = False,
+    epsilon: float = 1e-5,
     dtype,
 ):
     """Positions, the blocks, the final normalisation."""
@@ -108,10 +111,13 @@ def encode(
             attention_dropout=attention_dropout,
             dropout_rate=dropout_rate,
             drop_path_rate=stochastic_depth * i / max(1, num_layers - 1),
+            qkv_bias=qkv_bias,
+            pre_norm=pre_norm,
+            epsilon=epsilon,
             dtype=dtype,
             name=f"block_{i}",
         )(x)
-    return keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name="norm")(x)
+    return keras.layers.LayerNormalization(epsilon=epsilon, dtype=dtype, name="norm")(x)
 
 
 def hidden_width(owner: str, dim: int, mlp_ratio: float) -> int:
@@ -163,20 +169,30 @@ def pool_tokens(
     return layer(data_format="channels_last", dtype=dtype, name="pool")(x)
 
 
-def classify(x, owner: str, num_classes: int, classifier_activation, dtype):
-    """The linear head and its activation, the latter always in full precision."""
+def linear_head(x, owner: str, num_classes: int, dtype, name: str = "head"):
+    """Logits."""
     check_positive(owner, num_classes=num_classes)
-    x = keras.layers.Dense(
+    return keras.layers.Dense(
         int(num_classes),
         kernel_initializer=keras.initializers.RandomNormal(stddev=0.02),
         dtype=dtype,
-        name="head",
+        name=name,
     )(x)
+
+
+def activate(x, classifier_activation, dtype):
+    """The activation of logits, always in full precision."""
     return keras.layers.Activation(
         classifier_activation,
         dtype=keras.dtype_policies.get(dtype).variable_dtype,
         name="predictions",
     )(x)
+
+
+def classify(x, owner: str, num_classes: int, classifier_activation, dtype):
+    """The linear head and its activation."""
+    x = linear_head(x, owner, num_classes, dtype)
+    return activate(x, classifier_activation, dtype)
 
 
 def functional_model(images, outputs, name: str):

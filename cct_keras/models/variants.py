@@ -1,10 +1,10 @@
-"""The named variants of the paper, as rows of plain data."""
+"""The named variants of the papers, as rows of plain data."""
 
 from typing import NamedTuple
 
 
 class Size(NamedTuple):
-    """One row of the paper's table of sizes."""
+    """One row of a paper's table of sizes."""
 
     num_layers: int
     num_heads: int
@@ -19,19 +19,31 @@ SIZES = {
     7: Size(7, 4, 2, 256),
     8: Size(8, 4, 2, 256),
     14: Size(14, 6, 3, 384),
+    "tiny": Size(12, 3, 4, 192),
+    "small": Size(12, 6, 4, 384),
+    "base": Size(12, 12, 4, 768),
+    "large": Size(24, 16, 4, 1024),
+    "huge": Size(32, 16, 4, 1280),
 }
 
 
 class Variant(NamedTuple):
-    """One architecture: `kernel` is the patch size of CVT and ViT-Lite."""
+    """One named model: `kernel` is the patch size of all but CCT."""
 
     family: str
-    size: int
+    size: int | str
     kernel: int
     stages: int
     image_size: int
     positional_embedding: str
     num_classes: int
+    distilled: bool = False
+
+    @property
+    def architecture(self) -> str:
+        """The family whose weights it takes: a plain DeiT is a ViT."""
+        plain = self.family == "DeiT" and not self.distilled
+        return "ViT" if plain else self.family
 
 
 # fmt: off
@@ -72,6 +84,21 @@ VARIANTS = {
     "vit_6_4_32_sine":        Variant("ViTLite",  6, 4, 1,  32, "sine",        10),
     "vit_7_4_32":             Variant("ViTLite",  7, 4, 1,  32, "learnable",   10),
     "vit_7_4_32_sine":        Variant("ViTLite",  7, 4, 1,  32, "sine",        10),
+    "vit_tiny_patch16_224":   Variant("ViT",  "tiny", 16, 1, 224, "learnable", 1000),
+    "vit_small_patch16_224":  Variant("ViT", "small", 16, 1, 224, "learnable", 1000),
+    "vit_base_patch16_224":   Variant("ViT",  "base", 16, 1, 224, "learnable", 1000),
+    "vit_base_patch32_224":   Variant("ViT",  "base", 32, 1, 224, "learnable", 1000),
+    "vit_large_patch16_224":  Variant("ViT", "large", 16, 1, 224, "learnable", 1000),
+    "vit_large_patch32_224":  Variant("ViT", "large", 32, 1, 224, "learnable", 1000),
+    "vit_huge_patch14_224":   Variant("ViT",  "huge", 14, 1, 224, "learnable", 1000),
+    "deit_tiny_patch16_224":  Variant("DeiT",  "tiny", 16, 1, 224, "learnable", 1000),
+    "deit_small_patch16_224": Variant("DeiT", "small", 16, 1, 224, "learnable", 1000),
+    "deit_base_patch16_224":  Variant("DeiT",  "base", 16, 1, 224, "learnable", 1000),
+    "deit_base_patch16_384":  Variant("DeiT",  "base", 16, 1, 384, "learnable", 1000),
+    "deit_tiny_distilled_patch16_224":  Variant("DeiT",  "tiny", 16, 1, 224, "learnable", 1000, True),
+    "deit_small_distilled_patch16_224": Variant("DeiT", "small", 16, 1, 224, "learnable", 1000, True),
+    "deit_base_distilled_patch16_224":  Variant("DeiT",  "base", 16, 1, 224, "learnable", 1000, True),
+    "deit_base_distilled_patch16_384":  Variant("DeiT",  "base", 16, 1, 384, "learnable", 1000, True),
 }
 # fmt: on
 
@@ -89,4 +116,6 @@ def constructor_arguments(variant: Variant) -> dict:
         arguments["num_conv_layers"] = variant.stages
     else:
         arguments["patch_size"] = variant.kernel
+    if variant.distilled:
+        arguments["distilled"] = True
     return arguments

@@ -7,6 +7,7 @@ machine, on JAX `keras.distribution.DataParallel` on those of one or more. Keras
 
 import contextlib
 import json
+import time
 
 import keras
 import numpy as np
@@ -19,6 +20,8 @@ from cct_keras.training.run_folder import differing_settings
 
 # After so long without a sign of life JAX gives a machine up.
 HEARTBEAT_SECONDS = 30
+# Key of what a machine says in place of its settings.
+ERROR = "error"
 
 
 class Devices:
@@ -96,12 +99,21 @@ class Devices:
         """Makes sure that all machines are about to do the same."""
         if self.hosts == 1:
             return
-        everyone = [json.loads(text) for text in _gather(json.dumps(settings).encode())]
+        with self._others():
+            texts = _gather(json.dumps(settings).encode())
+        everyone = [json.loads(text) for text in texts]
         for host, theirs in enumerate(everyone):
-            # As they come back from JSON.
+            if ERROR in theirs and host != self.host:
+                raise RunError(f"host {host}: {theirs[ERROR]}")
+        for host, theirs in enumerate(everyone):
             found = differing_settings(everyone[0], theirs)
-            if found:
+            if found and ERROR not in settings:
                 raise RunError(f"host {host} disagrees with host 0: {found}")
+
+    def fail(self, error: Exception) -> None:
+        """Tells the others, who are about to agree, why this machine cannot."""
+        with contextlib.suppress(RunError):
+            self.agree({ERROR: str(error)})
 
     def broadcast(self, content: bytes | None) -> bytes:
         """The first machine's bytes, on all machines."""
@@ -109,12 +121,25 @@ class Devices:
             return content
         from jax.experimental import multihost_utils
 
-        size = np.array([len(content or b"")], "uint32")
-        size = int(multihost_utils.broadcast_one_to_all(size)[0])
-        buffer = np.zeros(size, "uint8")
-        if self.is_first:
-            buffer[:] = np.frombuffer(content, "uint8")
-        return np.asarray(multihost_utils.broadcast_one_to_all(buffer)).tobytes()
+        with self._others():
+            size = np.array([len(content or b"")], "uint32")
+            size = int(multihost_utils.broadcast_one_to_all(size)[0])
+            buffer = np.zeros(size, "uint8")
+            if self.is_first:
+                buffer[:] = np.frombuffer(content, "uint8")
+            return np.asarray(multihost_utils.broadcast_one_to_all(buffer)).tobytes()
+
+    @contextlib.contextmanager
+    def _others(self):
+        try:
+            yield
+        except (ValueError, RuntimeError) as error:
+            if not self.is_loss_of_host(error):
+                raise
+            raise RunError(
+                "another host ended before the training began; its own message says "
+                f"why ({str(error).strip()[:100]})"
+            ) from error
 
     def is_loss_of_host(self, error: Exception) -> bool:
         """Whether an error in `fit` says that another machine is gone."""
@@ -125,7 +150,14 @@ class Devices:
         """Lets the machines go their own ways; the first may work on alone."""
         if self.hosts > 1:
             import jax
+            from jax.experimental import multihost_utils
 
+            with self._others():
+                multihost_utils.sync_global_devices("part")
+            if self.is_first:
+                # It keeps the others' connections: were it gone before they have
+                # left, JAX would kill them.
+                time.sleep(2)
             jax.distributed.shutdown()
 
 
@@ -161,7 +193,7 @@ def find_devices(
     backend = keras.config.backend()
     hosts = (coordinator, num_hosts, host_id)
     if hosts == (None, None, None):
-        if devices is None or devices == 1:
+        if devices is None or str(devices) == "1":
             return Devices()
         if backend == "jax":
             return _jax_devices(devices)

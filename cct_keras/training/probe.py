@@ -1,5 +1,6 @@
 """`linear_probe`: what frozen features are worth, in seconds."""
 
+import dataclasses
 import time
 
 import keras
@@ -59,8 +60,12 @@ def linear_probe(
     recipe = find_recipe("finetune", weights=weights, **fields)
     data = load_for(data, recipe, image_size=image_size, data_dir=data_dir, seed=seed)
     data, recipe = take_from_weights(data, recipe, {})
-    with collected_notes():
+    # Whatever head the weights have, it makes room.
+    recipe = dataclasses.replace(recipe, fresh_head=True)
+    with collected_notes() as notes:
         model = build_model(data, recipe)
+    notes = [note for note in dict.fromkeys(notes) if "head" not in note]
+    data = dataclasses.replace(data, notes=(*data.notes, *notes))
     body = keras.Model(model.input, model.get_layer("pool").output)
     features = {name: _features(body, data, name) for name in ("train", "validation")}
     labels = {name: getattr(data, name).labels for name in features}
@@ -106,10 +111,13 @@ def _choose(features, labels, penalties):
 def _fit(features, labels, penalty):
     """Kernel and bias of a softmax head."""
     from sklearn.linear_model import LogisticRegression
+    from threadpoolctl import threadpool_limits
 
     mean, std = features.mean(0), features.std(0) + 1e-6
     fit = LogisticRegression(C=penalty, max_iter=2000)
-    fit.fit((features - mean) / std, labels)
+    # On a busy machine the threads of BLAS wait for each other most of the time.
+    with threadpool_limits(1):
+        fit.fit((features - mean) / std, labels)
     weights, intercepts = fit.coef_, fit.intercept_
     if len(fit.classes_) == 2:
         # One row of logits, of the second class against the first.

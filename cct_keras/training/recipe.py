@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 import typing
 
 from cct_keras.data.policies import parse_rand_augment
@@ -241,6 +242,10 @@ def _convert(kind, value):
             return value
         return SWITCHES[str(value).lower()]
     if kind is str:
+        if isinstance(value, (list, tuple)):
+            return ",".join(_convert(str, part) for part in value)
+        if not isinstance(value, (str, os.PathLike, int, float)):
+            raise TypeError
         return str(value)
     if isinstance(value, bool):
         raise TypeError
@@ -309,15 +314,25 @@ def _check_fine_tuning(recipe):
             "`freeze` must be a number of blocks or 'body'. "
             f"Received: freeze={recipe.freeze!r}"
         )
-    if recipe.freeze == "body" and (recipe.unfreeze_epochs or recipe.lora_rank):
-        other = "unfreeze_epochs" if recipe.unfreeze_epochs else "lora_rank"
-        raise RecipeError(
-            f"freeze='body' leaves nothing for `{other}`: give one of the two"
-        )
+    if recipe.freeze == "body" and recipe.unfreeze_epochs:
+        raise RecipeError("freeze='body' leaves nothing for `unfreeze_epochs`")
+    names = [f"block_{i}" for i in range(blocks)]
     try:
-        adapter_places(recipe.lora_targets, [f"block_{i}" for i in range(blocks)])
+        places = adapter_places(recipe.lora_targets, names)
     except ValueError as error:
         raise RecipeError(f"`lora_targets`: {error}") from None
+    default = FIELDS["lora_targets"].default
+    if recipe.lora_rank is None and (recipe.lora_targets, recipe.lora_alpha) != (
+        default,
+        None,
+    ):
+        raise RecipeError("`lora_targets` and `lora_alpha` need `lora_rank`")
+    learning = names[recipe.freeze :] if recipe.freeze != "body" else []
+    if recipe.lora_rank is not None and not any(places[name] for name in learning):
+        raise RecipeError(
+            f"freeze={recipe.freeze!r} leaves nothing for `lora_rank`: all adapters "
+            "would be in frozen blocks"
+        )
 
 
 def _range_text(low, high):

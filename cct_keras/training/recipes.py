@@ -5,6 +5,7 @@ import pathlib
 
 from cct_keras.download import is_url
 from cct_keras.models.factory import near
+from cct_keras.models.transfer import NATIVE_SUFFIXES
 from cct_keras.training.recipe import Recipe
 from cct_keras.training.recipe import RecipeError
 from cct_keras.training.recipe import parse_fields
@@ -212,8 +213,6 @@ def find_recipe(recipe, *, epochs: int | None = None, **overrides) -> Recipe:
     17.5
     """
     fields = parse_fields(overrides)
-    if fields.get("weights") is not None:
-        fields |= _from_weights(fields)
     if recipe is None:
         recipe = default_recipe(fields.get("weights"))
     if isinstance(recipe, Recipe):
@@ -231,26 +230,39 @@ def find_recipe(recipe, *, epochs: int | None = None, **overrides) -> Recipe:
         )
     if epochs is not None:
         row = _scaled(row, parse_fields({"epochs": epochs})["epochs"])
+    weights = fields.get("weights", row.weights)
+    if weights is not None:
+        named = row.variant != Recipe().variant and "weights" not in fields
+        given = "variant" in fields or named or isinstance(recipe, Recipe)
+        fields |= _from_weights(weights, given)
     return dataclasses.replace(row, **fields)
 
 
-def _from_weights(fields):
+def _from_weights(weights, variant_is_given):
     """The file that `weights` names, and the variant it belongs to."""
     from cct_keras import pretrained
     from cct_keras.training.run_folder import MODEL
 
-    weights = fields["weights"]
-    if pretrained.is_tag(weights) and not pathlib.Path(weights).is_dir():
-        return {}
     path = pathlib.Path(weights)
+    # A folder may have a tag's name by chance.
+    known = any(row.tag == weights for row in pretrained.WEIGHTS)
+    if (known and not (path / MODEL).is_file()) or (
+        pretrained.is_tag(weights) and not path.is_dir()
+    ):
+        return {}
     if path.is_dir():
         path = path / MODEL
-        weights = str(path)
-    if "variant" in fields:
-        return {"weights": weights}
-    if not is_url(str(weights)) and not path.is_file():
+        if not path.is_file():
+            raise RecipeError(f"{weights} holds no {MODEL}; is that run complete?")
+    elif is_url(weights):
+        if weights.endswith(NATIVE_SUFFIXES):
+            raise RecipeError(f"`weights`: download {weights} first, and give the file")
+        path = weights
+    if variant_is_given:
+        return {"weights": str(path)}
+    if not is_url(weights) and not path.is_file():
         raise RecipeError(f"`weights`: no such file or tag: {weights}")
-    return {"weights": weights, "variant": pretrained.variant_of_file(weights)}
+    return {"weights": str(path), "variant": pretrained.variant_of_file(path)}
 
 
 def _scaled(row, epochs):

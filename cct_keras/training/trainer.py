@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import math
+import pathlib
 import platform
 import time
 from typing import NamedTuple
@@ -52,7 +53,7 @@ from cct_keras.training.schedule import WarmupSchedule
 logger = logging.getLogger(__name__)
 
 # What the first machine finds in its folder.
-NEW, RESUMED, COMPLETE = b"new", b"resumed", b"complete"
+NEW, RESUMED, COMPLETE, FAILED = b"new", b"resumed", b"complete", b"failed: "
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,15 +154,21 @@ def train(
     )
     verbose = verbose and devices.is_first
     options = _Options(seed, jit, devices, verbose, tuple(callbacks), command)
-    data = load_for(data, recipe, image_size=image_size, data_dir=data_dir, seed=seed)
-    earlier = {} if out is None or restart else RunFolder.read_settings(out)
-    data, recipe = take_from_weights(data, recipe, earlier)
+    try:
+        data = load_for(
+            data, recipe, image_size=image_size, data_dir=data_dir, seed=seed
+        )
+        earlier = {} if out is None or restart else RunFolder.read_settings(out)
+        data, recipe = take_from_weights(data, recipe, earlier)
+        devices.check(recipe, len(data.train))
+    except Exception as error:
+        devices.fail(error)
+        raise
     if not devices.is_first:
         print(f"host {devices.host} of {devices.hosts}; the progress is on host 0")
     _say(verbose, data.describe())
     for note in data.notes:
         _say(verbose, f"note: {note}")
-    devices.check(recipe, len(data.train))
     settings = {
         **_plain(recipe),
         "data": data.name,
@@ -176,7 +183,14 @@ def train(
     if out is None or not devices.is_first:
         return _train(data, recipe, None, options)
     with RunFolder(out) as folder:
-        if folder.begin(settings, restart):
+        try:
+            if restart:
+                _check_not_thrown_away(recipe.weights, out)
+            complete = folder.begin(settings, restart)
+        except RunError as error:
+            devices.broadcast(FAILED + str(error).encode())
+            raise
+        if complete:
             _say(verbose, f"{out} is complete; --restart trains anew")
             devices.broadcast(COMPLETE)
             devices.part()
@@ -200,13 +214,15 @@ def _train(data, recipe, folder, options):
     keras.utils.set_random_seed(options.seed)
     state = RESUMED if folder is not None and folder.has_snapshot() else NEW
     state = devices.broadcast(state)
+    if state.startswith(FAILED):
+        raise RunError(f"host 0: {state.removeprefix(FAILED).decode()}")
     if state == COMPLETE:
         devices.part()
         return None
     with collected_notes() as notes, devices.scope():
         model = build_model(data, recipe, classifier_activation=None, load=state == NEW)
         schedule = compile_model(model, data, recipe, options.jit, devices)
-    notes += _thaw_notes(recipe)
+    notes = [*dict.fromkeys(notes), *_thaw_notes(recipe)]
     for note in notes:
         _say(verbose, f"note: {note}")
     trained = sum(math.prod(weight.shape) for weight in model.trainable_weights)
@@ -214,7 +230,7 @@ def _train(data, recipe, folder, options):
         start = "" if recipe.weights is None else f" from {recipe.weights}"
         of = f"{trained:,} of {model.count_params():,} parameters"
         _say(verbose, f"training {of}{start}")
-    final = build_model(data, recipe, load=False)
+    final = build_model(data, recipe, load=False, frozen=False)
 
     def publish(best):
         with devices.local():
@@ -287,6 +303,17 @@ def _train(data, recipe, folder, options):
         _say(verbose, f"model: {folder.path / MODEL}")
         _say(verbose, f"report: {folder.path / REPORT}")
     return Run(best, record.history, metrics, data)
+
+
+def _check_not_thrown_away(weights, out):
+    """A run that is restarted cannot begin with what it throws away."""
+    if weights is not None and pathlib.Path(out).resolve() in (
+        pathlib.Path(weights).resolve().parents
+    ):
+        raise RunError(
+            f"--restart would throw {weights} away, from which this run starts: "
+            "choose another folder with --out"
+        )
 
 
 def _complete_run(folder, data):
@@ -364,7 +391,10 @@ def take_from_weights(
         mean, std, kind = origin.mean, origin.std, origin.positions or "none"
     if recipe.positional_embedding == "auto":
         recipe = dataclasses.replace(recipe, positional_embedding=kind)
-    if mean is not None and len(mean) == data.channels and tuple(mean) != data.mean:
+    if mean is not None and len(mean) != data.channels:
+        note = "images are normalised by themselves: the weights are for other channels"
+        return dataclasses.replace(data, notes=(*data.notes, note)), recipe
+    if mean is not None and tuple(mean) != data.mean:
         text = " and ".join(", ".join(map(str, values)) for values in (mean, std))
         data = dataclasses.replace(
             data,
@@ -384,14 +414,16 @@ def build_model(
     *,
     classifier_activation: str | None = "softmax",
     load: bool = True,
+    frozen: bool = True,
 ) -> keras.Model:
-    """The recipe's model for raw images of a data set, frozen as the recipe says.
+    """The recipe's model for raw images of a data set.
 
     Args:
         data: Decides the classes, the size and the normalisation.
         recipe: Decides the variant, the weights and the rates.
         classifier_activation: Of the head.
         load: Whether to load the recipe's weights.
+        frozen: Whether to freeze what the recipe freezes.
     """
     images = keras.Input((None, None, data.channels), name="images")
     normalised = Preprocessing(
@@ -435,7 +467,8 @@ def build_model(
             alpha=recipe.lora_alpha,
             targets=recipe.lora_targets,
         )
-    freeze(model, recipe.freeze)
+    if frozen:
+        freeze(model, recipe.freeze)
     return model
 
 
@@ -540,7 +573,10 @@ def compile_model(
         common["paces"] = layer_paces(
             model,
             layer_decay=recipe.layer_decay,
-            unfreeze_steps=recipe.unfreeze_epochs * schedule.steps_per_epoch,
+            # An optimizer counts updates.
+            unfreeze_steps=recipe.unfreeze_epochs
+            * schedule.steps_per_epoch
+            / recipe.accumulate,
         )
     else:
         common["weight_decay"] = recipe.weight_decay

@@ -16,7 +16,7 @@ import reference
 
 from cct_keras.converter import CheckpointError
 from cct_keras.converter.checkpoint import read_checkpoint
-from cct_keras.converter.shi_labs import original_names
+from cct_keras.converter.formats import read_weights
 
 FOLDER = pathlib.Path(__file__).parent.parent / "golden" / "checkpoints"
 STATE = reference.random_state(**reference.TINY)
@@ -25,7 +25,7 @@ TOLERANCES = {"half": 1e-3, "bfloat16": 1e-2}
 
 @pytest.mark.parametrize("path", sorted(FOLDER.iterdir()), ids=lambda p: p.name)
 def test_every_format_gives_the_same_arrays(path):
-    state = original_names(read_checkpoint(path))
+    state, _ = read_weights(path)
     assert list(state) == list(STATE)
     tolerance = TOLERANCES.get(path.stem, 0)
     for name, array in STATE.items():

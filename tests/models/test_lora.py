@@ -138,6 +138,7 @@ def test_merging_nothing():
         ({"targets": ["block_2/qkv"]}, r"block_2/qkv.*block_0 to block_1"),
         ({"targets": []}, "no layer for an adapter"),
         ({"rank": 0}, "`rank` must be a positive integer"),
+        ({"alpha": -1.0}, "`alpha` must be a number above 0"),
     ],
 )
 def test_bad_arguments(arguments, message):
@@ -155,6 +156,13 @@ def test_a_model_without_blocks():
     model = keras.Model(inputs, keras.layers.Dense(2)(inputs))
     with pytest.raises(ValueError, match="there are no blocks"):
         cct_keras.add_lora(model)
+
+
+def test_freeze_a_model_around_ours():
+    body = small_model("CCT", include_top=False, pooling="avg")
+    model = keras.Sequential([body, keras.layers.Dense(3)])
+    with pytest.raises(ValueError, match="freeze the model inside it"):
+        cct_keras.freeze(model, "body")
 
 
 def test_a_layer_wants_complete_settings():

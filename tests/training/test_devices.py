@@ -353,6 +353,28 @@ def test_machines_that_disagree(source, tmp_path):
 
 @pytest.mark.backend
 @needs_jax
+def test_a_machine_that_cannot_begin(source, tmp_path):
+    """The others are told why, and end too."""
+    port = free_port()
+    processes = [
+        command(source, tmp_path / "0", port, 0),
+        command(tmp_path / "gone.npz", tmp_path / "1", port, 1),
+    ]
+    errors = [process.communicate()[1].strip() for process in processes]
+    assert [process.returncode for process in processes] == [2, 2]
+    assert re.search(r"error: host 1: .*gone\.npz", errors[0].splitlines()[-1])
+    assert re.search(r"error: .*gone\.npz", errors[1].splitlines()[-1])
+
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0/model.keras").write_text("mine")
+    results = run_both(source, tmp_path, {}, {})
+    assert [code for code, _, _ in results] == [2, 2]
+    for _, _, error in results:
+        assert "something else (model.keras)" in error.splitlines()[-1]
+
+
+@pytest.mark.backend
+@needs_jax
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_machine_that_disappears(source, tmp_path, victim):
     """The other one ends with one line, and the snapshots allow to go on."""

@@ -16,6 +16,7 @@ from cct_keras.training.layerwise import LayerwiseAdamW
 from cct_keras.training.layerwise import LayerwiseSGD
 from cct_keras.training.layerwise import layer_paces
 from cct_keras.training.recipe import RecipeError
+from cct_keras.training.run_folder import RunError
 from cct_keras.training.trainer import build_model
 from cct_keras.training.trainer import compile_model
 
@@ -213,6 +214,72 @@ def test_broken_weights(name, tmp_path, source):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_model_with_adapters_is_a_start(trained, source, tmp_path):
+    plain = keras.models.load_model(trained / "model.keras")
+    model = cct_keras.add_lora(plain, 2)
+    for weight in model.trainable_weights:
+        weight.assign(0.05 * np.ones(weight.shape))
+    model.save(tmp_path / "lora.keras")
+    run = tune(source, tmp_path / "lora.keras", lr=0.0, min_lr=0.0, warmup_lr=0.0)
+    x = stripes(8, 3)[0][..., None].astype("float32")
+    np.testing.assert_allclose(
+        keras.ops.convert_to_numpy(run.model(x)),
+        keras.ops.convert_to_numpy(model(x)),
+        atol=1e-5,
+    )
+    model.save_weights(tmp_path / "lora.weights.h5")
+    with pytest.raises(ValueError, match="adapters: merge_lora"):
+        tune(source, tmp_path / "lora.weights.h5")
+
+
+def test_weights_of_half_precision(source, tmp_path):
+    model = cct_keras.create_model(
+        "cvt_2_4_32", input_shape=(16, 16, 1), num_classes=2, dtype="bfloat16"
+    )
+    model.save(tmp_path / "half.keras")
+    assert tune(source, tmp_path / "half.keras").metrics["variant"] == "cvt_2_4_32"
+
+
+def test_weights_are_not_thrown_away_by_the_run_they_start(trained, source, tmp_path):
+    out = tmp_path / "run"
+    tune(source, trained, out=out)
+    with pytest.raises(RunError, match="throw .*model.keras away"):
+        tune(source, out, out=out, restart=True)
+    assert (out / "model.keras").is_file()
+
+
+def test_a_folder_named_like_a_tag(tmp_path, monkeypatch, source):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cifar10").mkdir()
+    assert find_recipe(None, weights="cifar10", variant="cct_7_3x1_32").weights == (
+        "cifar10"
+    )
+
+
+def test_weights_of_a_recipe_file(trained, tmp_path):
+    path = tmp_path / "mine.yml"
+    path.write_text(f"weights: {trained}\nlora_rank: 2\nlora_targets: [qkv, proj]\n")
+    recipe = find_recipe(path)
+    assert recipe.variant == "cvt_2_4_32"
+    assert recipe.weights.endswith("model.keras")
+    assert recipe.lora_targets == "qkv,proj"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"weights": {"a": np.zeros(3)}}, "`weights` must be str"),
+        ({"weights": "."}, "holds no model.keras"),
+        ({"weights": "http://127.0.0.1:9/a.keras"}, "download .* first"),
+        ({"lora_targets": "qkv"}, "need `lora_rank`"),
+        ({"lora_rank": 2, "freeze": 2}, "leaves nothing for `lora_rank`"),
+    ],
+)
+def test_what_a_recipe_refuses(fields, message):
+    with pytest.raises(RecipeError, match=message):
+        find_recipe("small", **fields)
+
+
 def test_missing_weights(source):
     with pytest.raises(RecipeError, match="no such file or tag: gone.keras"):
         tune(source, "gone.keras")
@@ -244,11 +311,14 @@ def test_frozen_layers_do_not_move(fields, frozen, trained, source):
             continue  # A softmax does not see it: its gradient is rounding.
         same = np.array_equal(value, start[path])
         assert same == path.startswith(frozen), path
+    # Whoever goes on with the file can train all of it.
+    assert len(run.model.trainable_weights) == len(start)
     trainable = sum(v.size for k, v in end.items() if not k.startswith(frozen))
     assert run.metrics["trained_parameters"] == trainable
 
 
-def test_gradual_unfreezing(trained, source):
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_gradual_unfreezing(accumulate, trained, source):
     """Seen from outside: which layers moved in which epoch."""
     seen = []
 
@@ -257,7 +327,7 @@ def test_gradual_unfreezing(trained, source):
             seen.append(weights_of(self.model))
 
     fields = {"epochs": 4, "unfreeze_epochs": 1, "warmup_epochs": 0}
-    tune(source, trained, **fields, callbacks=[Watch()])
+    tune(source, trained, **fields, accumulate=accumulate, callbacks=[Watch()])
     start = weights_of(keras.models.load_model(trained / "model.keras"))
     moved = [
         {
@@ -467,7 +537,9 @@ def test_the_probe_of_two_classes_and_its_command(trained, tmp_path, capsys):
     np.savez(tmp_path / "data.npz", x_train=x, y_train=y, x_test=x[:40], y_test=y[:40])
     command = ["probe", str(tmp_path / "data.npz"), "--weights", str(trained)]
     assert cli.main([*command, "--out", str(tmp_path / "probe.keras")]) == 0
-    assert "test accuracy 100.00%" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert "test accuracy 100.00%" in output
+    assert "head" not in output
     metrics = cct_keras.evaluate(tmp_path / "probe.keras", tmp_path / "data.npz")
     assert metrics["top1"] == 1.0
 
