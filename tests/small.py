@@ -11,6 +11,12 @@ FAMILIES = {
     "CVT": (cct_keras.CVT, {"patch_size": 4}),
     "ViTLite": (cct_keras.ViTLite, {"patch_size": 4}),
 }
+# Those of the Compact-Transformers code.
+ORIGINAL = tuple(FAMILIES)
+FAMILIES |= {
+    "ViT": (cct_keras.ViT, {"patch_size": 4}),
+    "DeiT": (cct_keras.DeiT, {"patch_size": 4, "distilled": True}),
+}
 
 
 def small_model(family, num_classes=5, input_shape=(16, 16, 3), **arguments):

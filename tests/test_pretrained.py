@@ -273,9 +273,9 @@ def test_a_page_instead_of_a_checkpoint_is_not_kept(server):
 
 def test_rows():
     rows = pretrained.WEIGHTS
-    assert len(rows) == 32
-    assert len({(row.variant, row.tag) for row in rows}) == 32
-    assert len({row.url for row in rows}) == 32
+    assert len(rows) == 40
+    assert len({(row.variant, row.tag) for row in rows}) == 40
+    assert len({row.url for row in rows}) == 40
     assert {row.variant for row in rows} <= set(cct_keras.list_models())
     assert all(50 < row.top1 < 100 and row.dataset for row in rows)
     assert cct_keras.list_weights("cct_7_3x1_32_c100")[:2] == ["cifar10", "cifar100"]
@@ -284,6 +284,33 @@ def test_rows():
     assert "cct_7_7x2_224" not in cct_keras.list_models(pretrained=True)
     with pytest.raises(ValueError, match=r"'imagenet'.*cifar10.*cct_14_7x2_224"):
         cct_keras.create_model("cct_7_3x1_32", weights="imagenet")
+
+
+def test_deit_files_are_checked_by_the_digits_of_their_names(server, monkeypatch):
+    state = reference.random_vit_state(
+        tokens=196,
+        num_classes=1000,
+        num_layers=12,
+        embedding_dim=192,
+        mlp_ratio=4,
+        patch_size=16,
+        distilled=True,
+    )
+    content = as_bytes(state)
+    variant = "deit_tiny_distilled_patch16_224"
+    server.files[f"/{variant}-b40b3cf7.pth"] = content
+    with pytest.raises(DownloadError, match="expected b40b3cf7: refused"):
+        cct_keras.create_model(variant, weights="imagenet")
+    digits = hashlib.sha256(content).hexdigest()[:8]
+    rows = [
+        row._replace(sha256=digits) if row.variant == variant else row
+        for row in pretrained.WEIGHTS
+    ]
+    monkeypatch.setattr(pretrained, "WEIGHTS", rows)
+    model = cct_keras.create_model(variant, weights="imagenet")
+    expected = cct_keras.convert(state)
+    x = images(1, 224, 224, 3)
+    np.testing.assert_array_equal(predict(model, x), predict(expected, x))
 
 
 def test_imagenet_weights_are_chosen_by_size():

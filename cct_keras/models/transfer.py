@@ -16,7 +16,8 @@ from cct_keras.models.lora import merge_lora
 from cct_keras.models.patches import check_divisible_by_patch
 
 # What a model for another task has not, or has fresh.
-TOP = ("pool", "head", "head_dist")
+HEADS = ("head", "head_dist")
+TOP = ("pool", *HEADS)
 # Arguments of layers that change the function and no shape.
 SETTINGS = (
     "num_heads",
@@ -292,14 +293,16 @@ def _load_weights_file(model, path):
 
     def twin_layer(layer):
         config = layer.get_config()
-        if layer.name == "head":
-            config["units"] = stored.get("head", {}).get("vars/1", [layer.units])[0]
+        if layer.name in HEADS:
+            shapes = stored.get(layer.name, {})
+            config["units"] = shapes.get("vars/1", [layer.units])[0]
         return type(layer).from_config(config)
 
     # Cut to what this package built: Keras refuses layers the file has not.
     tokenizer = _tokenizer(model)
-    last = [layer for layer in model.layers if layer.name in stored][-1]
-    part = keras.Model(tokenizer.input, last.output)
+    known = [layer for layer in model.layers if layer.name in stored]
+    ends = [layer.output for layer in known if layer.name in HEADS]
+    part = keras.Model(tokenizer.input, ends or known[-1].output)
     shape = list(tokenizer.input.shape)
     channel_axis = -1 if tokenizer.data_format == "channels_last" else 1
     shape[channel_axis] = shapes["tokenizer"][0][2]

@@ -25,23 +25,45 @@ PARAMETERS = {
     "vit_4_4_32": 413_066,
     "vit_6_4_32": 3_190_538,
     "vit_7_4_32": 3_716_874,
+    "vit_tiny_patch16_224": 5_717_416,
+    "vit_small_patch16_224": 22_050_664,
+    "vit_base_patch16_224": 86_567_656,
+    "vit_base_patch32_224": 88_224_232,
+    "vit_large_patch16_224": 304_326_632,
+    "vit_large_patch32_224": 306_535_400,
+    "vit_huge_patch14_224": 632_045_800,
+    "deit_tiny_patch16_224": 5_717_416,
+    "deit_small_patch16_224": 22_050_664,
+    "deit_base_patch16_224": 86_567_656,
+    "deit_base_patch16_384": 86_859_496,
+    "deit_tiny_distilled_patch16_224": 5_910_800,
+    "deit_small_distilled_patch16_224": 22_436_432,
+    "deit_base_distilled_patch16_224": 87_338_192,
+    "deit_base_distilled_patch16_384": 87_630_032,
 }
 CLASSES = {"c100": 100, "fl": 102}
 
 
-def test_all_35_variants_are_here():
+def test_all_variants_are_here():
     names = cct_keras.list_models()
-    assert len(names) == len(set(names)) == 35
+    assert len(names) == len(set(names)) == 35 + 15
     assert {name.replace("_sine", "") for name in names} == set(PARAMETERS)
 
 
 @pytest.mark.parametrize("name", cct_keras.list_models())
 def test_variant(name):
-    model = cct_keras.create_model(name)
     expected = PARAMETERS[name.replace("_sine", "")]
-    assert model.count_params() == expected
     assert variant_cost(name).parameters == expected
-    size = int(name.split("_")[3])
+    if "patch" in name:
+        # Hundreds of megabytes less: what a second block adds, as often as needed.
+        one, model = (cct_keras.create_model(name, num_layers=n) for n in (1, 2))
+        block = model.count_params() - one.count_params()
+        depth = {"large": 24, "huge": 32}.get(name.split("_")[1], 12)
+        assert one.count_params() + (depth - 1) * block == expected
+    else:
+        model = cct_keras.create_model(name)
+        assert model.count_params() == expected
+    size = int(name.split("_")[-1 if "patch" in name else 3])
     assert model.input_shape == (None, size, size, 3)
     kind = "sine" if "sine" in name else "learnable"
     assert model.get_layer("position_embedding").kind == kind
@@ -75,7 +97,8 @@ def test_patterns():
         "cct_14_7x2_384",
         "cct_14_7x2_384_fl",
     ]
-    assert len(cct_keras.list_models("vit_*")) == 8
+    assert len(cct_keras.list_models("vit_[0-9]*")) == 8
+    assert len(cct_keras.list_models("deit_*")) == 8
     assert cct_keras.list_models("resnet*") == []
 
 
