@@ -7,9 +7,11 @@ itself, and the student's file knows of no teacher.
 Why not `keras.distillation`: its `Distiller` is a model around both, so that weights,
 snapshots and the compiled step hold the teacher, too. It takes only Keras models, of
 the same input shape and dtype as the student, asks them again for every view, and has
-no hard labels and no second head. Its `LogitsDistillation` is the soft term below, but
-as a mean over the batch, which padding weights cannot reach, of probabilities cut off
-at 1e-7; the tests compare the two.
+no hard labels and no second head. Its `LogitsDistillation(loss=KLDivergence())` is the
+soft term below, which the tests compare with it, but as a mean over the batch, which
+padding weights cannot reach, of probabilities cut off at 1e-7. Without that argument
+Keras 3.15.1 computes something else: its default, the name "kl_divergence", becomes a
+function that gets the scaled logits in place of probabilities.
 """
 
 import keras

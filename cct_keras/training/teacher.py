@@ -137,9 +137,9 @@ def _check_input(model, shape):
         )
     if any(e not in (None, s) for e, s in zip(expected[1:], shape[1:], strict=True)):
         raise DataError(
-            f"`teacher` takes images of shape {expected[1:]}, but those of the data are "
-            f"{tuple(shape[1:])}; a model that begins with cct_keras.layers."
-            "Preprocessing takes all sizes"
+            f"`teacher` takes images of shape {expected[1:]}, and the data are of "
+            f"{tuple(shape[1:])}: with cct_keras.layers.Preprocessing in front it "
+            "would take all sizes"
         )
 
 
