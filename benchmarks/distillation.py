@@ -47,6 +47,9 @@ def main():
     results = {}
     if results_file.exists():
         results = json.loads(results_file.read_text())
+    settings = {"images": arguments.images, "epochs": arguments.epochs}
+    if results.setdefault("settings", settings) != settings:
+        parser.error(f"{arguments.out} is of {results['settings']}: give another --out")
 
     images = arguments.out / "images"
     link_images(arguments.data, images, arguments.images, test_images)
@@ -95,7 +98,7 @@ def link_images(data, folder, count, test_images):
 
 
 def train_teacher(data, epochs, path):
-    """A convnet of 0.3 million parameters; raw images in, logits out."""
+    """A convnet of 0.3 million parameters; raw images in, probabilities out."""
     keras.utils.set_random_seed(0)
     images = keras.Input((None, None, data.channels))
     x = cct_keras.layers.Preprocessing(
@@ -127,6 +130,7 @@ def train_teacher(data, epochs, path):
         data.training_pipeline(recipe),
         epochs=epochs,
         steps_per_epoch=steps,
+        shuffle=False,
         validation_data=data.pipeline("validation"),
         verbose=2,
     )
