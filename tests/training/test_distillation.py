@@ -1,6 +1,7 @@
 """Distillation: what a student is told, by whom, and what is left of it."""
 
 import dataclasses
+import json
 
 import keras
 import numpy as np
@@ -16,6 +17,7 @@ from cct_keras.training import find_recipe
 from cct_keras.training.distillation import two_heads
 from cct_keras.training.recipe import RecipeError
 from cct_keras.training.teacher import StoredAnswers
+from cct_keras.training.teacher import teacher_name
 
 PLAIN = {"variant": "cvt_2_4_32", "batch_size": 32}
 # Random layers and soft labels.
@@ -344,12 +346,30 @@ def test_the_student_is_a_plain_model(kind, alone, source, tmp_path):
     assert any(differs)
 
 
-def test_a_file_is_the_model_in_it(source, tmp_path):
+def test_the_command_takes_the_file_of_a_teacher(tmp_path, capsys):
+    images, labels = stripes(160)
+    np.savez(tmp_path / "stripes.npz", x_train=images, y_train=labels)
     model = named(("0", "1"), activation="softmax", shape=(None, None, 1))
     model.save(tmp_path / "teacher.keras")
-    by_file = train(source, tmp_path / "teacher.keras", distill="soft")
-    by_object = train(source, model, distill="soft")
-    assert without_times(by_file.history) == without_times(by_object.history)
+    out = tmp_path / "run"
+    flags = {
+        "--teacher": tmp_path / "teacher.keras",
+        "--distill": "soft",
+        "--distill-tau": 2,
+        "--variant": "cvt_2_4_32",
+        "--batch-size": 32,
+        "--epochs": 2,
+        "--out": out,
+    }
+    words = [str(word) for pair in flags.items() for word in pair]
+    assert cli.main(["train", str(tmp_path / "stripes.npz"), *words]) == 0
+    assert "soft distillation from" in capsys.readouterr().out
+    settings = json.loads((out / "run.json").read_text())
+    assert settings["teacher"] == str(tmp_path / "teacher.keras")
+    assert settings["teacher_name"] == teacher_name(model)
+    run = train(tmp_path / "stripes.npz", model, distill="soft", distill_tau=2)
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["validation"] == pytest.approx(run.metrics["validation"], rel=1e-5)
 
 
 class StopAfter(keras.callbacks.Callback):
