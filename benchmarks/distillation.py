@@ -177,7 +177,7 @@ def draw(results, seeds, images, path):
     axes.set_ylabel("test accuracy, %")
     axes.set_title(f"A convnet as teacher: CIFAR-10 (JPEG), {images} images a class")
     axes.grid(axis="y", alpha=0.3)
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     figure.savefig(path, dpi=120, bbox_inches="tight")
     print(f"picture: {path}")
 
