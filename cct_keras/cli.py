@@ -181,6 +181,17 @@ def _add_train(commands):
         ".weights.h5 or official .pth file, or the folder of a run",
     )
     command.add_argument(
+        "--teacher",
+        metavar="MODEL",
+        help="learn also from this .keras file, or folder of a run",
+    )
+    command.add_argument(
+        "--distill",
+        metavar="hard|soft",
+        help="from the teacher's likeliest class, or from its probabilities "
+        "(default: hard)",
+    )
+    command.add_argument(
         "--out",
         type=pathlib.Path,
         metavar="FOLDER",
@@ -218,8 +229,9 @@ def _add_train(commands):
         help="only write a picture of what the model would see in training",
     )
     group = command.add_argument_group("recipe fields, in place of the recipe's own")
+    known = {action.dest for action in command._actions}
     for name in FIELDS:
-        if name not in ("about", "variant", "epochs", "weights", "image_size"):
+        if name != "about" and name not in known:
             nargs = 2 if name == "crop_scale" else None
             flag = f"--{name.replace('_', '-')}"
             group.add_argument(

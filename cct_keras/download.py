@@ -54,7 +54,7 @@ def download(*urls: str, sha256: str | None = None) -> pathlib.Path:
     name = pathlib.PurePosixPath(urllib.parse.urlsplit(urls[0]).path).name
     target = folder / (name or "download")
     folder.mkdir(parents=True, exist_ok=True)
-    with _only_one_process(folder):
+    with only_one_process(folder):
         expected = sha256 or recorded_hash(target)
         if target.is_file():
             found = _verify(target, expected, str(target))
@@ -67,7 +67,7 @@ def download(*urls: str, sha256: str | None = None) -> pathlib.Path:
 
 
 @contextlib.contextmanager
-def _only_one_process(folder):
+def only_one_process(folder: pathlib.Path) -> Iterator[None]:
     """Lets the others wait: two that append to one file would spoil it."""
     if fcntl is None:
         yield

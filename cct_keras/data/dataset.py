@@ -151,7 +151,8 @@ class Dataset:
         """Shuffled, augmented, mixed batches of all epochs, one after the other.
 
         Args:
-            recipe: A `Recipe`.
+            recipe: A `Recipe`. With `teacher_views`, epoch `e` is that of number
+                `e % teacher_views` again.
             first_epoch: Epoch to begin with; what it sees does not depend on it.
             epochs: Where to end; by default with the recipe.
             seed: Seed of the order and of the augmentation.

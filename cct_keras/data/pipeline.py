@@ -77,7 +77,10 @@ def training_pipeline(data, recipe, epochs: range, seed: int, shard=(0, 1)):
     stateful = recipe.augment == "keras_cv"
     # Its draws depend on all that came before.
     first = 0 if stateful else epochs.start
-    pipeline = tf.data.Dataset.range(first, epochs.stop).flat_map(_as_written(order))
+    numbers = tf.data.Dataset.range(first, epochs.stop)
+    if recipe.teacher_views:
+        numbers = numbers.map(_as_written(lambda e: e % recipe.teacher_views))
+    pipeline = numbers.flat_map(_as_written(order))
     pipeline = pipeline.map(_as_written(begin), num_parallel_calls=tf.data.AUTOTUNE)
     if stateful:
         augment = _keras_cv_augment(data, seed)

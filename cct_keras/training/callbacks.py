@@ -26,6 +26,8 @@ class Record(keras.callbacks.Callback):
 
     Args:
         folder: Where snapshots go, or `None`.
+        student: The model whose weights are kept. `fit` may train another one with
+            the same weights, see `two_heads`.
         schedule: Learning rate of each step.
         images: Images an epoch.
         validation_images: Images of the validation.
@@ -37,6 +39,7 @@ class Record(keras.callbacks.Callback):
         self,
         folder: RunFolder | None,
         *,
+        student: keras.Model,
         schedule: WarmupSchedule,
         images: int,
         validation_images: int,
@@ -45,6 +48,7 @@ class Record(keras.callbacks.Callback):
     ):
         super().__init__()
         self.folder = folder
+        self.student = student
         self.schedule = schedule
         self.images = images
         self.validation_images = validation_images
@@ -69,7 +73,7 @@ class Record(keras.callbacks.Callback):
         self._trained = time.perf_counter()
 
     def on_test_end(self, logs=None):
-        self.last = self.model.get_weights()
+        self.last = self.student.get_weights()
 
     def on_epoch_end(self, epoch, logs=None):
         now = time.perf_counter()
@@ -109,7 +113,7 @@ class Record(keras.callbacks.Callback):
         )
 
     def _save(self, epoch):
-        arrays = {f"model_{i}": x for i, x in enumerate(_values(self.model))}
+        arrays = {f"model_{i}": x for i, x in enumerate(_values(self.student))}
         arrays |= {
             f"optimizer_{i}": x for i, x in enumerate(_values(self.model.optimizer))
         }
@@ -153,12 +157,12 @@ class Record(keras.callbacks.Callback):
         if found is None:
             return 0
         arrays, state = found[:2]
-        _assign(self.model, "model", arrays)
+        _assign(self.student, "model", arrays)
         _assign(self.model.optimizer, "optimizer", arrays)
         self._random_states = [
             x for name, x in sorted(arrays.items()) if name.startswith("random_")
         ]
-        count = len(self.model.get_weights())
+        count = len(self.student.get_weights())
         self.best = [arrays[f"best_{i}"] for i in range(count)]
         self.last = [arrays[f"last_{i}"] for i in range(count)]
         self.history = state["history"]

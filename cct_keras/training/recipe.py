@@ -10,6 +10,9 @@ from cct_keras.models.factory import near
 from cct_keras.models.lora import adapter_places
 from cct_keras.models.variants import SIZES
 from cct_keras.models.variants import VARIANTS
+from cct_keras.training.distillation import KINDS
+from cct_keras.training.distillation import TAU
+from cct_keras.training.distillation import WEIGHT
 
 
 class RecipeError(ValueError):
@@ -88,6 +91,15 @@ class Recipe:
         lora_alpha: Adapters are scaled by `lora_alpha / lora_rank`; by default 1.
         lora_targets: Projections that get an adapter: `"qkv"`, `"proj"`,
             `"linear1"` and `"linear2"`, in one block as `"block_0/qkv"`.
+        teacher: A model to learn from beside the labels: its file, or the folder of
+            a run.
+        distill: How: `"hard"`, from the class it finds likeliest, or `"soft"`, from
+            its probabilities; with a teacher `"hard"` by default.
+        distill_tau: Temperature of `"soft"`.
+        distill_weight: Weight of the teacher in `"soft"`; in `"hard"` it is 1/2.
+        teacher_views: Epochs whose images the teacher is asked about once, before
+            training; the run then repeats these epochs, images, order and all. 0
+            to ask it along the way, about new images in every epoch.
         patience: Epochs without a better validation before the run ends. Better is
             a higher accuracy, or within its standard error a lower loss.
     """
@@ -140,6 +152,11 @@ class Recipe:
     lora_rank: int | None = None
     lora_alpha: float | None = None
     lora_targets: str = "qkv,proj,linear1,linear2"
+    teacher: str | None = None
+    distill: str | None = None
+    distill_tau: float = TAU
+    distill_weight: float = WEIGHT
+    teacher_views: int = 0
     patience: int | None = None
 
     def __post_init__(self):
@@ -160,6 +177,7 @@ CHOICES = {
     "warmup": ("linear", "inverse"),
     "decay_exempt": ("vectors", "positions", "nothing"),
     "crop": ("auto", "resized", "padded", "none"),
+    "distill": (None, *KINDS),
     "precision": ("float32", "mixed", "mixed_bfloat16", "mixed_float16"),
 }
 # Name of the field: smallest and largest value.
@@ -198,6 +216,9 @@ RANGES = {
     "unfreeze_epochs": (0, math.inf),
     "lora_rank": (1, math.inf),
     "lora_alpha": (1e-9, math.inf),
+    "distill_tau": (1e-9, math.inf),
+    "distill_weight": (0, 1),
+    "teacher_views": (0, math.inf),
 }
 
 
@@ -270,7 +291,7 @@ def _check(recipe):
     for name, choices in CHOICES.items():
         if getattr(recipe, name) not in choices:
             raise RecipeError(
-                f"`{name}` must be one of {', '.join(choices)}. "
+                f"`{name}` must be one of {', '.join(filter(None, choices))}. "
                 f"Received: {name}={getattr(recipe, name)!r}"
             )
     for name, (low, high) in RANGES.items():
@@ -291,6 +312,7 @@ def _check(recipe):
             f"unknown variant {recipe.variant!r}. {near(recipe.variant, VARIANTS)}"
         )
     _check_fine_tuning(recipe)
+    _check_distillation(recipe)
 
 
 def _check_crop_scale(recipe):
@@ -332,6 +354,36 @@ def _check_fine_tuning(recipe):
         raise RecipeError(
             f"freeze={recipe.freeze!r} leaves nothing for `lora_rank`: all adapters "
             "would be in frozen blocks"
+        )
+
+
+def _check_distillation(recipe):
+    changed = [
+        name
+        for name in ("distill", "distill_tau", "distill_weight", "teacher_views")
+        if getattr(recipe, name) != FIELDS[name].default
+    ]
+    if recipe.teacher is None and changed:
+        raise RecipeError(
+            f"`{changed[0]}` needs a `teacher`. "
+            f"Received: {changed[0]}={getattr(recipe, changed[0])!r}, teacher=None"
+        )
+    for name in ("distill_tau", "distill_weight"):
+        if name in changed and recipe.distill != "soft":
+            raise RecipeError(
+                f"`{name}` is for distill='soft'. Received: distill={recipe.distill!r},"
+                f" {name}={getattr(recipe, name)!r}"
+            )
+    if recipe.teacher_views and recipe.augment == "keras_cv":
+        raise RecipeError(
+            "augment='keras_cv' does not repeat its images: use teacher_views=0. "
+            f"Received: teacher_views={recipe.teacher_views}"
+        )
+    if recipe.mix_off_epoch and 0 < recipe.teacher_views < recipe.total_epochs:
+        raise RecipeError(
+            "mixing cannot end at `mix_off_epoch` where epochs are repeated: use "
+            f"teacher_views=0, or {recipe.total_epochs} for all epochs. "
+            f"Received: teacher_views={recipe.teacher_views}"
         )
 
 

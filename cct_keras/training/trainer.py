@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import math
+import os
 import pathlib
 import platform
 import time
@@ -23,6 +24,7 @@ from cct_keras.models import freeze
 from cct_keras.models import merge_lora
 from cct_keras.models.cost import variant_cost
 from cct_keras.models.factory import find_variant
+from cct_keras.models.transfer import HEADS
 from cct_keras.models.variants import SIZES
 from cct_keras.notes import collected_notes
 from cct_keras.pretrained import origin_of
@@ -33,12 +35,17 @@ from cct_keras.training.callbacks import duration
 from cct_keras.training.devices import Devices
 from cct_keras.training.devices import find_devices
 from cct_keras.training.devices import reduced
+from cct_keras.training.distillation import DistillationAccuracy
+from cct_keras.training.distillation import DistillationLoss
+from cct_keras.training.distillation import two_heads
 from cct_keras.training.evaluation import find_mistakes
+from cct_keras.training.evaluation import load_classifier
 from cct_keras.training.evaluation import measure
 from cct_keras.training.layerwise import LayerwiseAdamW
 from cct_keras.training.layerwise import LayerwiseSGD
 from cct_keras.training.layerwise import layer_paces
 from cct_keras.training.recipe import Recipe
+from cct_keras.training.recipe import RecipeError
 from cct_keras.training.recipes import find_recipe
 from cct_keras.training.report import write_report
 from cct_keras.training.run_folder import LAST_MODEL
@@ -49,6 +56,9 @@ from cct_keras.training.run_folder import TENSORBOARD
 from cct_keras.training.run_folder import RunError
 from cct_keras.training.run_folder import RunFolder
 from cct_keras.training.schedule import WarmupSchedule
+from cct_keras.training.teacher import StoredAnswers
+from cct_keras.training.teacher import Teacher
+from cct_keras.training.teacher import teacher_name
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +91,7 @@ def train(
     *,
     epochs: int | None = None,
     weights=None,
+    teacher=None,
     out=None,
     image_size: int | tuple[int, int] | None = None,
     data_dir=None,
@@ -113,6 +124,10 @@ def train(
             head starts fresh if the classes are others, positions are resized,
             the first convolution is adapted to the channels; images are
             normalised as they were for the weights, if that is known.
+        teacher: A model to learn from beside the labels, see `Recipe.distill`: a
+            Keras model, its file, the folder of a run, or a function from images,
+            `(batch, height, width, channels)` with values from 0 to 255, to logits
+            or probabilities. The trained model knows nothing of it.
         out: Folder for the model, snapshots, logs and the report; `None` writes
             nothing.
         image_size: Side, or height and width, of the model's images.
@@ -146,6 +161,8 @@ def train(
         fields["variant"] = variant
     if weights is not None:
         fields["weights"] = weights
+    if teacher is not None:
+        fields["teacher"] = teacher if _is_path(teacher) else teacher_name(teacher)
     recipe = find_recipe(recipe, epochs=epochs, **fields)
     if not isinstance(seed, int) or seed < 0:
         raise ValueError(f"`seed` must be an integer of 0 or more. Received: {seed!r}")
@@ -153,17 +170,23 @@ def train(
         devices, coordinator=coordinator, num_hosts=num_hosts, host_id=host_id
     )
     verbose = verbose and devices.is_first
-    options = _Options(seed, jit, devices, verbose, tuple(callbacks), command)
     try:
+        if recipe.teacher is not None and (teacher is None or _is_path(teacher)):
+            teacher = _load_teacher(recipe.teacher)
         data = load_for(
             data, recipe, image_size=image_size, data_dir=data_dir, seed=seed
         )
         earlier = {} if out is None or restart else RunFolder.read_settings(out)
         data, recipe = take_from_weights(data, recipe, earlier)
         devices.check(recipe, len(data.train))
+        if teacher is not None:
+            first = data.training_pipeline(recipe, seed=seed, shard=devices.shard)
+            images = next(first.take(1).as_numpy_iterator())[0]
+            teacher = Teacher(teacher, images, data.class_names)
     except Exception as error:
         devices.fail(error)
         raise
+    options = _Options(seed, jit, devices, verbose, tuple(callbacks), command, teacher)
     if not devices.is_first:
         print(f"host {devices.host} of {devices.hosts}; the progress is on host 0")
     _say(verbose, data.describe())
@@ -178,6 +201,8 @@ def train(
         "std": data.std,
         "seed": seed,
         "backend": keras.config.backend(),
+        # The file may be another one by now.
+        "teacher_name": teacher and teacher.name,
     }
     devices.agree(settings)
     if out is None or not devices.is_first:
@@ -207,6 +232,7 @@ class _Options(NamedTuple):
     verbose: bool
     callbacks: tuple
     command: str | None
+    teacher: Teacher | None
 
 
 def _train(data, recipe, folder, options):
@@ -221,7 +247,8 @@ def _train(data, recipe, folder, options):
         return None
     with collected_notes() as notes, devices.scope():
         model = build_model(data, recipe, classifier_activation=None, load=state == NEW)
-        schedule = compile_model(model, data, recipe, options.jit, devices)
+        student = model if options.teacher is None else two_heads(model)
+        schedule = compile_model(student, data, recipe, options.jit, devices)
     notes = [*dict.fromkeys(notes), *_thaw_notes(recipe)]
     for note in notes:
         _say(verbose, f"note: {note}")
@@ -230,6 +257,8 @@ def _train(data, recipe, folder, options):
         start = "" if recipe.weights is None else f" from {recipe.weights}"
         of = f"{trained:,} of {model.count_params():,} parameters"
         _say(verbose, f"training {of}{start}")
+    if options.teacher is not None:
+        _say(verbose, f"{recipe.distill or 'hard'} distillation from {recipe.teacher}")
     final = build_model(data, recipe, load=False, frozen=False)
 
     def publish(best):
@@ -238,18 +267,19 @@ def _train(data, recipe, folder, options):
 
     record = Record(
         folder,
+        student=model,
         schedule=schedule,
         images=schedule.steps_per_epoch * min(recipe.batch_size, len(data.train)),
         validation_images=len(data.validation),
         patience=recipe.patience,
         publish=publish,
     )
-    record.set_model(model)
+    record.set_model(student)
     first_epoch = record.restore(devices) if folder or devices.hosts > 1 else 0
     if first_epoch:
         _say(verbose, f"going on after epoch {first_epoch} of {recipe.total_epochs}")
     if first_epoch < recipe.total_epochs and not record.is_over:
-        _fit(model, data, recipe, record, first_epoch, options)
+        _fit(student, data, recipe, record, first_epoch, options)
     devices.part()
     if not devices.is_first:
         return None
@@ -323,6 +353,17 @@ def _complete_run(folder, data):
         folder.read_metrics(),
         data,
     )
+
+
+def _is_path(teacher):
+    return isinstance(teacher, (str, os.PathLike))
+
+
+def _load_teacher(path):
+    try:
+        return load_classifier(path)
+    except DataError as error:
+        raise RecipeError(f"`teacher`: {error}") from error
 
 
 def _say(verbose, text):
@@ -487,9 +528,9 @@ def _check_head(model, recipe, data):
             data.num_classes,
         )
         return
-    head = model.get_layer("head")
-    head.kernel.assign(head.kernel_initializer(head.kernel.shape))
-    head.bias.assign(head.bias_initializer(head.bias.shape))
+    for head in (x for x in model.layers if x.name in HEADS):
+        head.kernel.assign(head.kernel_initializer(head.kernel.shape))
+        head.bias.assign(head.bias_initializer(head.bias.shape))
     logger.info("the head starts fresh, for other classes than those of the weights")
 
 
@@ -596,11 +637,22 @@ def compile_model(
         # XLA on a CPU is slower than TensorFlow's own kernels.
         slow = keras.config.backend() == "tensorflow" and device_type() == "cpu"
         jit = False if slow or keras.config.backend() == "torch" else "auto"
+    if recipe.teacher is None:
+        loss = keras.losses.CategoricalCrossentropy(from_logits=True)
+        accuracy = keras.metrics.CategoricalAccuracy(name="accuracy")
+    else:
+        loss = DistillationLoss(
+            data.num_classes,
+            recipe.distill or "hard",
+            tau=recipe.distill_tau,
+            weight=recipe.distill_weight,
+        )
+        accuracy = DistillationAccuracy(data.num_classes)
     model.compile(
         optimizer=optimizer,
-        loss=keras.losses.CategoricalCrossentropy(from_logits=True),
+        loss=loss,
         # Weighted, for validation on several devices pads with weights of zero.
-        weighted_metrics=[keras.metrics.CategoricalAccuracy(name="accuracy")],
+        weighted_metrics=[accuracy],
         jit_compile=jit,
     )
     model.optimizer.build(model.trainable_variables)
@@ -649,6 +701,8 @@ def _fit(model, data, recipe, record, first_epoch, options):
     training = data.training_pipeline(
         recipe, first_epoch=first_epoch, seed=options.seed, shard=devices.shard
     )
+    if options.teacher is not None:
+        training = _teach(training, data, recipe, first_epoch, options)
     try:
         with devices.scope():
             model.fit(
@@ -676,6 +730,20 @@ def _fit(model, data, recipe, record, first_epoch, options):
                 f"\ninterrupted; the same call goes on after epoch {done}",
             )
         raise
+
+
+def _teach(training, data, recipe, first_epoch, options):
+    if not recipe.teacher_views:
+        return options.teacher.teach(training)
+    answers = StoredAnswers(
+        options.teacher,
+        data,
+        recipe,
+        seed=options.seed,
+        shard=options.devices.shard,
+        say=lambda text: _say(options.verbose, text),
+    )
+    return answers.teach(training, first_epoch)
 
 
 # === Results ===
