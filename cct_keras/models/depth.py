@@ -61,7 +61,7 @@ def freeze(model: keras.Model, blocks: int | str) -> None:
     ['head/kernel', 'head/bias']
     """
     count = len(encoder_blocks(model))
-    if not count:
+    if not count and blocks != 0:
         raise ValueError(
             f"freeze: {model.name!r} has no encoder blocks among its layers; freeze "
             f"the model inside it. Received: {blocks!r}"

@@ -239,7 +239,7 @@ def test_a_stranger_at_the_door(monkeypatch):
 
     def knock():
         for content in (b"GET / HTTP/1.1\r\n", b"{}\n", b"[1]\n", b'"x"\n', b""):
-            for _ in range(100):
+            for _ in range(20):
                 try:
                     with socket.create_connection(("127.0.0.1", port), 1) as stranger:
                         stranger.sendall(content)
