@@ -17,6 +17,8 @@ from cct_keras.training.trainer import take_from_weights
 
 # Inverse strengths of the penalty, for features of unit variance.
 PENALTIES = tuple(10.0**k for k in range(-4, 3))
+# Validation images from which on they choose the penalty alone.
+ENOUGH = 200
 
 
 def linear_probe(
@@ -32,7 +34,8 @@ def linear_probe(
     """Puts a logistic regression on the features of trained weights.
 
     The images go through the model once, without augmentation. The penalty is
-    chosen on the validation images, which then join the training images.
+    chosen on the validation images or, if these are few, by cross-validation; in the
+    end all but the test images are fitted.
 
     Args:
         data: What `load_data` takes, or what it returned.
@@ -69,16 +72,12 @@ def linear_probe(
     body = keras.Model(model.input, model.get_layer("pool").output)
     features = {name: _features(body, data, name) for name in ("train", "validation")}
     labels = {name: getattr(data, name).labels for name in features}
-    penalty, scores = _choose(features, labels, penalties)
-    kernel, bias = _fit(
-        np.concatenate(list(features.values())),
-        np.concatenate(list(labels.values())),
-        penalty,
-    )
+    penalty, accuracy = _choose(features, labels, penalties)
+    kernel, bias = _fit(_joined(features), _joined(labels), penalty)
     model.get_layer("head").set_weights([kernel, bias])
     metrics = {
         "test": measure(model, data, "test")[1],
-        "validation": {"top1": scores[penalty]},
+        "validation": {"top1": accuracy},
         "penalty": penalty,
         "seconds": time.perf_counter() - started,
         "trained_parameters": kernel.size + bias.size,
@@ -99,13 +98,42 @@ def _features(body, data, split):
 
 
 def _choose(features, labels, penalties):
-    """The penalty with the best validation, the stronger of equal ones."""
-    scores = {}
-    for penalty in sorted(penalties):
-        kernel, bias = _fit(features["train"], labels["train"], penalty)
-        answers = (features["validation"] @ kernel + bias).argmax(1)
-        scores[penalty] = float((answers == labels["validation"]).mean())
-    return max(scores, key=scores.get), scores
+    """The penalty with the lowest validation loss, and the accuracy with it."""
+    from scipy.special import logsumexp
+
+    inputs, answers = _joined(features), _joined(labels)
+    turns = _turns(labels, answers)
+    found = {}
+    for penalty in penalties:
+        losses, hits = [], []
+        for train, held_out in turns:
+            kernel, bias = _fit(inputs[train], answers[train], penalty)
+            logits = inputs[held_out] @ kernel + bias
+            truth = np.take_along_axis(logits, answers[held_out, None], 1)[:, 0]
+            losses.append(logsumexp(logits, axis=1) - truth)
+            hits.append(logits.argmax(1) == answers[held_out])
+        found[penalty] = np.concatenate(losses).mean(), np.concatenate(hits).mean()
+    best = min(found, key=found.get)
+    return best, float(found[best][1])
+
+
+def _turns(labels, answers):
+    """Indices to fit on and to hold out.
+
+    A small validation split cannot tell penalties apart: then all images take turns.
+    """
+    from sklearn.model_selection import StratifiedKFold
+
+    count, smallest = len(labels["train"]), np.bincount(answers).min()
+    if len(labels["validation"]) >= ENOUGH or smallest < 2:
+        everything = np.arange(len(answers))
+        return [(everything[:count], everything[count:])]
+    folds = StratifiedKFold(min(5, smallest), shuffle=True, random_state=0)
+    return list(folds.split(answers, answers))
+
+
+def _joined(parts):
+    return np.concatenate([parts["train"], parts["validation"]])
 
 
 def _fit(features, labels, penalty):
