@@ -96,7 +96,7 @@ class RunFolder:
         if restart:
             self._clear()
         earlier = self._read_json(record)
-        if earlier is not None and earlier != settings:
+        if earlier is not None and differing_settings(earlier, settings):
             raise RunError(
                 f"{self.path} holds a run with other settings "
                 f"({differing_settings(earlier, settings)}): choose another folder "
