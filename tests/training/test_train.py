@@ -148,6 +148,13 @@ def test_other_settings_are_refused(undisturbed, source):
     assert (out / "model.keras").is_file()
 
 
+def test_a_setting_that_is_not_used_is_no_other_setting(tmp_path):
+    """A later version may know more of them."""
+    with RunFolder(tmp_path) as folder:
+        assert not folder.begin({"lr": 0.1}, restart=False)
+        assert not folder.begin({"lr": 0.1, "teacher": None}, restart=False)
+
+
 def test_another_image_size_is_another_run(undisturbed, source):
     _, out = undisturbed
     with pytest.raises(RunError, match=r"image_size \[16, 16\] -> \[24, 24\]"):
