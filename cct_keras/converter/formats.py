@@ -24,12 +24,12 @@ def read_weights(source, entry: str | None = None) -> tuple[dict, dict]:
     Returns:
         `{name: array}`, and constructor arguments that the file's own naming tells.
     """
-    state, told = read_checkpoint(source, entry), {}
+    state = read_checkpoint(source, entry)
     if all(name.startswith("module.") for name in state):
         state = {name.removeprefix("module."): state[name] for name in state}
     if hugging_face.is_hugging_face(state):
         return hugging_face.timm_names(state), {"epsilon": hugging_face.EPSILON}
-    return shi_labs.original_names(state), told
+    return shi_labs.original_names(state), {}
 
 
 def table_of(state_or_model) -> Table:

@@ -38,8 +38,9 @@ def add_lora(
     Example:
 
     >>> model = CCT(10, (32, 32, 3), num_layers=2, kernel_size=3)
-    >>> sum(w.shape[0] * w.shape[-1] for w in add_lora(model, 4).trainable_weights)
-    55306
+    >>> adapted = add_lora(model, 4, targets=["block_1/qkv"])
+    >>> [weight.path for weight in adapted.trainable_weights][:2]
+    ['block_1/attention/qkv/lora_a', 'block_1/attention/qkv/lora_b']
     """
     if has_lora(model):
         raise ValueError(
