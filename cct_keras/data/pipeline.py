@@ -4,6 +4,8 @@ Every random number is a function of (seed, epoch, batch), drawn without state, 
 that neither threads nor an interruption change what a run sees.
 """
 
+import os
+
 import numpy as np
 
 from cct_keras.data.crops import padded_crop
@@ -15,6 +17,9 @@ from cct_keras.data.policies import parse_rand_augment
 from cct_keras.data.policies import rand_augment
 from cct_keras.data.store import ImageArray
 from cct_keras.layers.preprocessing import central_box
+
+# More would keep many batches in memory.
+WORKERS = min(8, os.cpu_count() or 1)
 
 
 def steps_per_epoch(count: int, batch_size: int) -> int:
@@ -81,13 +86,13 @@ def training_pipeline(data, recipe, epochs: range, seed: int, shard=(0, 1)):
     if recipe.teacher_views:
         numbers = numbers.map(_as_written(lambda e: e % recipe.teacher_views))
     pipeline = numbers.flat_map(_as_written(order))
-    pipeline = pipeline.map(_as_written(begin), num_parallel_calls=tf.data.AUTOTUNE)
+    pipeline = pipeline.map(_as_written(begin), num_parallel_calls=WORKERS)
     if stateful:
         augment = _keras_cv_augment(data, seed)
         pipeline = pipeline.map(lambda images, batch: (augment(images), batch))
         pipeline = pipeline.skip(steps * (epochs.start - first))
-    pipeline = pipeline.map(_as_written(finish), num_parallel_calls=tf.data.AUTOTUNE)
-    return pipeline.prefetch(tf.data.AUTOTUNE)
+    pipeline = pipeline.map(_as_written(finish), num_parallel_calls=WORKERS)
+    return untuned(pipeline.prefetch(2))
 
 
 def evaluation_pipeline(data, split, batch_size: int):
@@ -132,8 +137,21 @@ def _in_order(data, split, indices, batch_size, *weights):
         return images, targets, *weights
 
     pipeline = tf.data.Dataset.from_tensor_slices((indices, *weights)).batch(batch_size)
-    pipeline = pipeline.map(_as_written(load), num_parallel_calls=tf.data.AUTOTUNE)
-    return pipeline.prefetch(tf.data.AUTOTUNE)
+    pipeline = pipeline.map(_as_written(load), num_parallel_calls=WORKERS)
+    return untuned(pipeline.prefetch(2))
+
+
+def untuned(pipeline):
+    """A `tf.data.Dataset` that does not tune itself.
+
+    The thread that tunes sleeps for longer and longer, up to a minute, and a
+    pipeline that ends, as that of every validation does, waits for it.
+    """
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return pipeline.with_options(options)
 
 
 def _as_written(function):
@@ -231,7 +249,7 @@ def _keras_cv_augment(data, seed):
     tf.random.set_seed(seed)
     if data.channels != 3:
         raise ValueError("augment='keras_cv' takes colour images only")
-    return keras_cv.layers.RandAugment(
+    augment = keras_cv.layers.RandAugment(
         value_range=(0, 255),
         augmentations_per_image=2,
         magnitude=0.9,
@@ -239,6 +257,8 @@ def _keras_cv_augment(data, seed):
         rate=0.5,
         seed=seed,
     )
+    # Given a batch, it works on ten images at a time, which then race for their draws.
+    return lambda images: tf.map_fn(augment, images, parallel_iterations=1)
 
 
 def _mix(images, targets, epoch, recipe, seed):

@@ -547,38 +547,36 @@ def test_a_full_disk_is_one_line(source, some_images, monkeypatch):
 # === The distillation token ===
 
 
-def with_two_heads(variant, *, input_tensor, num_classes, classifier_activation, **_):
-    """As a distilled DeiT: two heads, and the mean of their logits."""
-    x = keras.layers.Flatten(name="flatten")(input_tensor)
-    x = keras.layers.Dense(8, "relu", name="body")(x)
-    x = keras.layers.Dropout(0.1, seed=1, name="dropout")(x)
-    head = keras.layers.Dense(num_classes, name="head")(x)
-    dist = keras.layers.Dense(4, "relu", name="body_dist")(x)
-    dist = keras.layers.Dense(num_classes, name="head_dist")(dist)
-    x = keras.layers.Average(name="mean_logits")([head, dist])
-    if classifier_activation:
-        x = keras.layers.Activation(classifier_activation, name="predictions")(x)
-    return keras.Model(keras.utils.get_source_inputs(input_tensor)[0], x)
+def small_deit(variant, **arguments):
+    """A distilled DeiT in miniature, whatever the variant's name."""
+    return cct_keras.DeiT(
+        **arguments,
+        distilled=True,
+        patch_size=4,
+        embedding_dim=16,
+        num_layers=1,
+        num_heads=2,
+        mlp_ratio=1,
+    )
 
 
 @pytest.fixture
 def two_headed(monkeypatch):
-    monkeypatch.setattr("cct_keras.training.trainer.create_model", with_two_heads)
+    monkeypatch.setattr("cct_keras.training.trainer.create_model", small_deit)
 
 
-def small_two_heads():
-    images = keras.Input((4, 4, 1))
-    return with_two_heads(
-        "", input_tensor=images, num_classes=3, classifier_activation=None
+def deit_without_training():
+    return small_deit(
+        "", input_shape=(8, 8, 1), num_classes=3, classifier_activation=None
     )
 
 
 @pytest.mark.backend
 def test_both_heads_side_by_side():
-    model = small_two_heads()
+    model = deit_without_training()
     both = two_heads(model)
     generator = np.random.default_rng(0)
-    images = generator.standard_normal((5, 4, 4, 1)).astype("float32")
+    images = generator.standard_normal((5, 8, 8, 1)).astype("float32")
     logits = to_numpy(both(images))
     assert logits.shape == (5, 6)
     np.testing.assert_allclose(
@@ -598,12 +596,12 @@ def test_both_heads_side_by_side():
 )
 def test_each_head_has_its_own_master(weight, moved, still):
     """At either end of the weight one of the two heads hears nothing."""
-    model = small_two_heads()
+    model = deit_without_training()
     both = two_heads(model)
     both.compile(keras.optimizers.SGD(0.5), DistillationLoss(3, "soft", weight=weight))
     before = {name: to_numpy(model.get_layer(name).kernel) for name in (moved, still)}
     generator = np.random.default_rng(2)
-    images = generator.standard_normal((8, 4, 4, 1)).astype("float32")
+    images = generator.standard_normal((8, 8, 8, 1)).astype("float32")
     targets = generator.dirichlet(np.ones(3), 8)
     targets = np.concatenate([targets, generator.standard_normal((8, 3))], -1)
     both.train_on_batch(images, targets)
