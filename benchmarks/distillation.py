@@ -35,8 +35,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=pathlib.Path)
     parser.add_argument("--out", type=pathlib.Path, default="runs/distillation")
-    parser.add_argument("--images", type=int, default=500, help="a class, to train")
-    parser.add_argument("--epochs", type=int, default=30, help="of teacher and student")
+    parser.add_argument("--images", type=int, default=250, help="a class, to train")
+    parser.add_argument("--epochs", type=int, default=24, help="of teacher and student")
     parser.add_argument("--smoke", action="store_true", help="one short run of each")
     arguments = parser.parse_args()
     seeds, test_images = SEEDS, None
