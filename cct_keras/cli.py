@@ -111,6 +111,29 @@ def _parser():
     command.set_defaults(run=_predict)
 
     command = commands.add_parser(
+        "benchmark", help="how fast variants are on this machine"
+    )
+    command.add_argument("variants", nargs="+", metavar="VARIANT")
+    command.add_argument(
+        "--batch-size", type=int, metavar="N", help="default: up to 64"
+    )
+    _add_image_size(command)
+    command.add_argument(
+        "--jit",
+        action=argparse.BooleanOptionalAction,
+        help="compile with XLA (default: as `train` and `predict` do)",
+    )
+    command.add_argument(
+        "--remat", action="store_true", help="compute blocks again, to save memory"
+    )
+    command.add_argument("--rounds", type=int, default=5, metavar="N")
+    command.add_argument(
+        "--seconds", type=float, default=1.0, metavar="S", help="of a round"
+    )
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(run=_benchmark)
+
+    command = commands.add_parser(
         "convert", help="a PyTorch checkpoint into a Keras file, or the reverse"
     )
     command.add_argument(
@@ -470,6 +493,57 @@ def _predict(arguments):
     if errors:
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
         raise ValueError(f"{errors[0]}{more}")
+
+
+def _benchmark(arguments):
+    import json
+
+    from cct_keras.benchmark import benchmark
+    from cct_keras.models.factory import find_variant
+
+    for variant in arguments.variants:
+        find_variant(variant)
+    speeds = []
+    for variant in arguments.variants:
+        speed = benchmark(
+            variant,
+            batch_size=arguments.batch_size,
+            image_size=_image_size(arguments),
+            jit=arguments.jit,
+            remat=arguments.remat,
+            rounds=arguments.rounds,
+            seconds=arguments.seconds,
+        )
+        speeds.append(speed)
+        if not arguments.json:
+            _print_speed(speed, heading=len(speeds) == 1)
+    if arguments.json:
+        print(json.dumps([speed.as_dict() for speed in speeds], indent=2))
+
+
+def _print_speed(speed, heading):
+    if heading:
+        peak = speed.peak_flops / 1e9
+        print(f"this machine: {peak:.0f} GFLOP/s in a product of large matrices")
+        print("images a second, best round; share of that; memory of a training step")
+        print(
+            f"{'variant':<24}{'parameters':>12}{'MACs':>9}{'batch':>6}{'inference':>16}"
+            f"{'training':>16}{'memory':>11}{'one image':>11}{'first step':>11}"
+        )
+    inference = speed.batch_size / speed.inference.best
+    training = speed.batch_size / speed.training.best
+    memory = speed.training.memory
+    memory = "-" if memory is None else f"{memory / 2**20:,.0f} MiB"
+    macs = speed.cost.macs + speed.cost.attention_macs
+    print(
+        f"{speed.variant:<24}{speed.cost.parameters:>12,}{_giga(macs):>9}"
+        f"{speed.batch_size:>6}"
+        f"{inference:>9.1f} ({speed.inference_share:>3.0%})"
+        f"{training:>10.1f} ({speed.training_share:>3.0%})"
+        f"{memory:>11}{1000 * speed.latency.best:>8.1f} ms"
+        f"{speed.training.first:>9.1f} s",
+        flush=True,
+    )
 
 
 def _list_recipes(pattern):

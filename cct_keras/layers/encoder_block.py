@@ -4,7 +4,9 @@ from cct_keras.layers.checks import check_positive
 from cct_keras.layers.checks import check_rate
 from cct_keras.layers.drop_path import DropPath
 from cct_keras.layers.feed_forward import FeedForward
+from cct_keras.layers.fixed_seeds import fixed_seeds
 from cct_keras.layers.frozen import stay_frozen
+from cct_keras.layers.layer_norm import LayerNorm
 from cct_keras.layers.lora_dense import check_lora
 from cct_keras.layers.multi_head_self_attention import MultiHeadSelfAttention
 from cct_keras.layers.multi_head_self_attention import spec_with_scores
@@ -31,6 +33,8 @@ class EncoderBlock(keras.layers.Layer):
         pre_norm: Whether to use the textbook order instead, in which
             the second normalisation sees the feed-forward branch only.
         epsilon: Epsilon of the normalisations.
+        remat: Whether to keep only the input of the block for the backward pass, and
+            to compute the rest again there: less memory, more time.
         lora: Adapters: `rank`, `alpha` and the `targets` among `qkv`, `proj`,
             `linear1` and `linear2`. All else in the block is then frozen. Set by
             `add_lora`.
@@ -62,6 +66,7 @@ class EncoderBlock(keras.layers.Layer):
         qkv_bias: bool = False,
         pre_norm: bool = False,
         epsilon: float = 1e-5,
+        remat: bool = False,
         lora: dict | None = None,
         **kwargs,
     ):
@@ -81,9 +86,10 @@ class EncoderBlock(keras.layers.Layer):
         self.qkv_bias = qkv_bias
         self.pre_norm = pre_norm
         self.epsilon = epsilon
+        self.remat = remat
         self.lora = check_lora("EncoderBlock", lora)
 
-        self.norm1 = keras.layers.LayerNormalization(
+        self.norm1 = LayerNorm(
             epsilon=epsilon,
             trainable=lora is None,
             dtype=self.dtype_policy,
@@ -101,7 +107,7 @@ class EncoderBlock(keras.layers.Layer):
         self.drop_path1 = DropPath(
             drop_path_rate, dtype=self.dtype_policy, name="drop_path1"
         )
-        self.norm2 = keras.layers.LayerNormalization(
+        self.norm2 = LayerNorm(
             epsilon=epsilon,
             trainable=lora is None,
             dtype=self.dtype_policy,
@@ -124,6 +130,30 @@ class EncoderBlock(keras.layers.Layer):
         stay_frozen(self)
 
     def call(self, tokens, return_attention_scores=False, training=None):
+        if not self.remat or not training or return_attention_scores:
+            return self._forward(tokens, return_attention_scores, training)
+        generators = [
+            layer.seed_generator
+            for layer in (
+                self.attention.attention_drop,
+                self.attention.proj_drop,
+                self.drop_path1,
+                self.feed_forward.drop1,
+                self.feed_forward.drop2,
+                self.drop_path2,
+            )
+            if layer.rate > 0
+        ]
+        # Both passes must drop the same.
+        seeds = [generator.next() for generator in generators]
+
+        def forward(tokens):
+            with fixed_seeds(generators, seeds):
+                return self._forward(tokens, training=True)
+
+        return keras.remat(forward)(tokens)
+
+    def _forward(self, tokens, return_attention_scores=False, training=None):
         branch = self.attention(
             self.norm1(tokens),
             return_attention_scores=return_attention_scores,
@@ -160,6 +190,7 @@ class EncoderBlock(keras.layers.Layer):
                 "qkv_bias": self.qkv_bias,
                 "pre_norm": self.pre_norm,
                 "epsilon": self.epsilon,
+                "remat": self.remat,
                 "lora": self.lora,
             }
         )

@@ -64,8 +64,11 @@ class FeedForward(keras.layers.Layer):
         )
 
     def call(self, tokens, training=None):
-        x = self.drop1(exact_gelu(self.linear1(tokens)), training=training)
-        return self.drop2(self.linear2(x), training=training)
+        # TensorFlow fuses bias and GELU into the product of matrices, not of batches.
+        x = ops.reshape(tokens, (-1, tokens.shape[-1]))
+        x = self.drop1(exact_gelu(self.linear1(x)), training=training)
+        x = ops.reshape(self.linear2(x), ops.shape(tokens))
+        return self.drop2(x, training=training)
 
     def compute_output_shape(self, input_shape):
         return input_shape
@@ -85,7 +88,9 @@ class FeedForward(keras.layers.Layer):
 def exact_gelu(x):
     """GELU by `erf`.
 
-    `ops.gelu(x, approximate=False)` is the same function, but TensorFlow lowers
-    it to `Erfc`, which ONNX does not have.
+    TensorFlow lowers its own to `Erfc`, which ONNX does not have; this one it fuses
+    into the product before it.
     """
+    if keras.config.backend() != "tensorflow":
+        return ops.gelu(x, approximate=False)
     return 0.5 * x * (1.0 + ops.erf(x * math.sqrt(0.5)))

@@ -5,8 +5,10 @@ from cct_keras.layers.checks import check_divisible_by_heads
 from cct_keras.layers.checks import check_positive
 from cct_keras.layers.checks import check_rank
 from cct_keras.layers.checks import check_rate
+from cct_keras.layers.keep_mask import keep_mask
 from cct_keras.layers.lora_dense import check_lora
 from cct_keras.layers.lora_dense import projection
+from cct_keras.layers.torch_attention import torch_attention
 
 
 @keras.saving.register_keras_serializable(package="cct_keras")
@@ -90,22 +92,35 @@ class MultiHeadSelfAttention(keras.layers.Layer):
 
     def call(self, tokens, return_attention_scores=False, training=None):
         _, length, dim = ops.shape(tokens)
-        query, key, value = ops.split(self.qkv(tokens), 3, axis=-1)
-        query = self._split_heads(query, length, (0, 2, 1, 3))
-        key = self._split_heads(key, length, (0, 2, 3, 1))
-        value = self._split_heads(value, length, (0, 2, 1, 3))
+        # TensorFlow fuses the bias into the product of matrices, not of batches.
+        x = self.qkv(ops.reshape(tokens, (-1, dim)))
+        x = ops.reshape(x, (-1, length, 3, self.num_heads, self.head_dim))
+        # One transposition; to unstack the first axis costs nothing.
+        query, key, value = ops.unstack(ops.transpose(x, (2, 0, 3, 1, 4)), 3, axis=0)
 
-        scores = ops.matmul(query * self.head_dim**-0.5, key)
-        weights = ops.softmax(scores, axis=-1)
-        x = ops.matmul(self.attention_drop(weights, training=training), value)
+        rate = self.attention_dropout if training else 0.0
+        x = None
+        if keras.config.backend() == "torch" and not return_attention_scores:
+            generator = self.attention_drop.seed_generator if rate else None
+            x = torch_attention(query, key, value, rate, generator)
+        if x is None:
+            scores = ops.matmul(query * self.head_dim**-0.5, ops.swapaxes(key, -1, -2))
+            weights = ops.softmax(scores, axis=-1)
+            x = self._attend(weights, value, rate)
 
-        x = ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, length, dim))
-        x = self.proj_drop(self.proj(x), training=training)
+        x = self.proj(ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, dim)))
+        x = self.proj_drop(ops.reshape(x, (-1, length, dim)), training=training)
         return (x, weights) if return_attention_scores else x
 
-    def _split_heads(self, x, length, axes):
-        x = ops.reshape(x, (-1, length, self.num_heads, self.head_dim))
-        return ops.transpose(x, axes)
+    def _attend(self, weights, value, rate):
+        if not rate:
+            return ops.matmul(weights, value)
+        if keras.config.backend() == "torch":
+            return ops.matmul(self.attention_drop(weights, training=True), value)
+        generator = self.attention_drop.seed_generator
+        keep = keep_mask(ops.shape(weights), rate, generator)
+        # To scale the product saves a pass over the weights.
+        return ops.matmul(ops.where(keep, weights, 0.0), value) * (1.0 / (1.0 - rate))
 
     def compute_output_shape(self, input_shape, return_attention_scores=False):
         if not return_attention_scores:

@@ -8,6 +8,7 @@ from keras import ops
 
 from cct_keras.models.depth import encoder_blocks
 from cct_keras.models.depth import layer_depths
+from cct_keras.training.fused_adam import FusedUpdate
 
 
 class Pace(NamedTuple):
@@ -97,7 +98,7 @@ class _Layerwise:
 
 
 @keras.saving.register_keras_serializable(package="cct_keras")
-class LayerwiseAdamW(_Layerwise, keras.optimizers.Adam):
+class LayerwiseAdamW(_Layerwise, FusedUpdate, keras.optimizers.Adam):
     """AdamW with a pace for every layer."""
 
 

@@ -77,6 +77,8 @@ class Recipe:
         stochastic_depth: Drop-path rate, if not the variant's own.
         precision: `"float32"`, `"mixed"` (what the machine does well: float32 on
             a CPU), `"mixed_bfloat16"` or `"mixed_float16"`.
+        remat: Whether the blocks are computed again in the backward pass instead of
+            kept: less memory, more time.
         fresh_head: Whether the head starts anew even where that of the weights fits.
             It does so by itself if they are known to be of other classes.
         layer_decay: Factor of the learning rate from each layer to the one below:
@@ -145,6 +147,7 @@ class Recipe:
     attention_dropout: float | None = None
     stochastic_depth: float | None = None
     precision: str = "mixed"
+    remat: bool = False
     fresh_head: bool = False
     layer_decay: float = 1.0
     freeze: int | str = 0

@@ -175,7 +175,7 @@ def _widen(dataset, parts, ask):
         return images, tf.concat([tf.cast(labels, tf.float32), logits], axis=-1)
 
     add = tf.autograph.experimental.do_not_convert(add)
-    return dataset.map(add).prefetch(tf.data.AUTOTUNE)
+    return dataset.map(add).prefetch(2)
 
 
 # === Answers on disk ===

@@ -23,6 +23,7 @@ from cct_keras.models import create_model
 from cct_keras.models import freeze
 from cct_keras.models import merge_lora
 from cct_keras.models.cost import variant_cost
+from cct_keras.models.depth import encoder_blocks
 from cct_keras.models.factory import find_variant
 from cct_keras.models.transfer import HEADS
 from cct_keras.models.variants import SIZES
@@ -41,6 +42,7 @@ from cct_keras.training.distillation import two_heads
 from cct_keras.training.evaluation import find_mistakes
 from cct_keras.training.evaluation import load_classifier
 from cct_keras.training.evaluation import measure
+from cct_keras.training.fused_adam import find_adamw
 from cct_keras.training.layerwise import LayerwiseAdamW
 from cct_keras.training.layerwise import LayerwiseSGD
 from cct_keras.training.layerwise import layer_paces
@@ -248,7 +250,14 @@ def _train(data, recipe, folder, options):
     with collected_notes() as notes, devices.scope():
         model = build_model(data, recipe, classifier_activation=None, load=state == NEW)
         student = model if options.teacher is None else two_heads(model)
-        schedule = compile_model(student, data, recipe, options.jit, devices)
+        schedule = compile_model(
+            student,
+            recipe,
+            images=len(data.train),
+            num_classes=data.num_classes,
+            jit=options.jit,
+            devices=devices,
+        )
     notes = [*dict.fromkeys(notes), *_thaw_notes(recipe)]
     for note in notes:
         _say(verbose, f"note: {note}")
@@ -565,8 +574,10 @@ def device_type() -> str:
 
 def compile_model(
     model: keras.Model,
-    data: Dataset,
     recipe: Recipe,
+    *,
+    images: int,
+    num_classes: int,
     jit: bool | None = None,
     devices: Devices | None = None,
 ) -> WarmupSchedule:
@@ -574,8 +585,9 @@ def compile_model(
 
     Args:
         model: The model.
-        data: The data, for the length of an epoch.
         recipe: The recipe.
+        images: Number of training images.
+        num_classes: Number of classes.
         jit: Whether to compile with XLA; `None` decides by the machine.
         devices: Where the run computes; the model was built in their scope.
 
@@ -585,7 +597,7 @@ def compile_model(
     schedule = WarmupSchedule(
         recipe.lr,
         epochs=recipe.epochs,
-        steps_per_epoch=steps_per_epoch(len(data.train), recipe.batch_size),
+        steps_per_epoch=steps_per_epoch(images, recipe.batch_size),
         min_lr=recipe.min_lr,
         kind=recipe.schedule,
         warmup_epochs=recipe.warmup_epochs,
@@ -607,7 +619,7 @@ def compile_model(
         if recipe.accumulate > 1
         else None,
     }
-    adamw, sgd = keras.optimizers.AdamW, keras.optimizers.SGD
+    adamw, sgd = find_adamw(), keras.optimizers.SGD
     if recipe.layer_decay < 1 or recipe.unfreeze_epochs:
         adamw, sgd = LayerwiseAdamW, LayerwiseSGD
         common["decay"] = recipe.weight_decay
@@ -642,12 +654,14 @@ def compile_model(
         accuracy = keras.metrics.CategoricalAccuracy(name="accuracy")
     else:
         loss = DistillationLoss(
-            data.num_classes,
+            num_classes,
             recipe.distill or "hard",
             tau=recipe.distill_tau,
             weight=recipe.distill_weight,
         )
-        accuracy = DistillationAccuracy(data.num_classes)
+        accuracy = DistillationAccuracy(num_classes)
+    for block in encoder_blocks(model):
+        block.remat = recipe.remat
     model.compile(
         optimizer=optimizer,
         loss=loss,

@@ -387,7 +387,7 @@ def test_a_lora_run_resumes(trained, source, tmp_path):
 def compiled(data, **fields):
     recipe = find_recipe("small", **{**PLAIN, "warmup_epochs": 0, **fields})
     model = build_model(data, recipe, classifier_activation=None)
-    compile_model(model, data, recipe)
+    compile_model(model, recipe, images=len(data.train), num_classes=data.num_classes)
     return model
 
 

@@ -13,6 +13,7 @@ import pytest
 from small import stripes
 
 import cct_keras
+from cct_keras.models.depth import encoder_blocks
 from cct_keras.training import find_recipe
 from cct_keras.training.run_folder import RunError
 from cct_keras.training.run_folder import RunFolder
@@ -352,8 +353,19 @@ def compiled(**fields):
     data = cct_keras.load_data(stripes(160))
     recipe = find_recipe("small", **{**PLAIN, **fields})
     model = build_model(data, recipe, classifier_activation=None)
-    compile_model(model, data, recipe)
+    compile_model(model, recipe, images=len(data.train), num_classes=data.num_classes)
     return model
+
+
+def test_recomputing_changes_neither_the_run_nor_the_file(
+    undisturbed, source, tmp_path
+):
+    run = train(source, tmp_path, **STATEFUL, remat=True)
+    for found, expected in zip(run.history, undisturbed[0].history, strict=True):
+        assert found["loss"] == pytest.approx(expected["loss"], rel=1e-4)
+    blocks = encoder_blocks(keras.models.load_model(tmp_path / "model.keras"))
+    assert [block.remat for block in blocks] == [False, False]
+    assert [block.remat for block in encoder_blocks(compiled(remat=True))] == [True] * 2
 
 
 @pytest.mark.parametrize(
@@ -417,7 +429,7 @@ def test_one_step_of_every_recipe(name):
     data = cct_keras.load_data(stripes(60))
     recipe = find_recipe(name, variant="cvt_2_4_32", batch_size=16, weights=None)
     model = build_model(data, recipe, classifier_activation=None)
-    compile_model(model, data, recipe)
+    compile_model(model, recipe, images=len(data.train), num_classes=data.num_classes)
     model.run_eagerly = True
     images, labels = next(iter(data.training_pipeline(recipe, epochs=1)))
     before = keras.ops.convert_to_numpy(model.get_layer("head").kernel)
