@@ -1,0 +1,209 @@
+"""This package and its peers, side by side.
+
+    python benchmarks/speed.py [VARIANT ...] [--original CHECKOUT] [--out FOLDER]
+
+Every contestant has a process of its own; they take turns on the same sizes of batches.
+Training has attention dropout and stochastic depth of 0.1 and AdamW on all sides. Rows
+named "default" are what `train` and `predict` do without any setting. `vit_pytorch`
+(with einops) is measured if it is installed, the authors' class if a checkout of
+SHI-Labs/Compact-Transformers is given. Ratios are to the fastest PyTorch peer.
+`speed.json` and `speed.png` are written to the folder.
+"""
+
+import argparse
+import importlib.util
+import json
+import pathlib
+
+from cct_keras.benchmark import GEMM_SIDE
+from cct_keras.measuring import Contestant
+from cct_keras.measuring import measure
+from cct_keras.models.cost import variant_cost
+from cct_keras.models.variants import VARIANTS
+from cct_keras.models.variants import constructor_arguments
+
+PEERS = str(pathlib.Path(__file__).parent / "peers.py")
+# Images of a training step, and of inference
+BATCHES = {
+    "cct_2_3x2_32": (64, 128),
+    "cct_7_3x1_32": (32, 64),
+    "cct_14_7x2_224": (8, 64),
+}
+WORKS = ("training", "inference", "latency", "gemm")
+PYTORCH = ("vit_pytorch", "the original")
+
+
+def main():
+    """Measures, prints tables, writes JSON and a picture."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "variants", nargs="*", metavar="VARIANT", help=f"of {', '.join(BATCHES)}"
+    )
+    parser.add_argument("--backends", nargs="+", default=installed_backends())
+    parser.add_argument("--original", metavar="CHECKOUT")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of a round")
+    parser.add_argument("--out", type=pathlib.Path, default="runs/speed")
+    arguments = parser.parse_args()
+    unknown = set(arguments.variants) - set(BATCHES)
+    if unknown:
+        parser.error(f"{', '.join(sorted(unknown))}: not one of {', '.join(BATCHES)}")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    file = arguments.out / "speed.json"
+    results = json.loads(file.read_text()) if file.exists() else {}
+    for variant in arguments.variants or BATCHES:
+        timings = measure(
+            contestants(variant, arguments.backends, arguments.original),
+            WORKS,
+            rounds=arguments.rounds,
+            seconds=arguments.seconds,
+            say=lambda text: print(text, flush=True),
+        )
+        results[variant] = rows(variant, timings)
+        file.write_text(json.dumps(results, indent=1))
+        print_table(variant, results[variant])
+    draw(results, arguments.out / "speed.png")
+
+
+def installed_backends():
+    """Those that Keras could use here."""
+    names = ("tensorflow", "jax", "torch")
+    return [name for name in names if importlib.util.find_spec(name)]
+
+
+def contestants(variant, backends, checkout):
+    """The package on each backend, with its default and the other choice of XLA."""
+    batch, inference = BATCHES[variant]
+    sizes = {"batch_size": batch, "inference_batch_size": inference}
+    architecture = constructor_arguments(VARIANTS[variant])
+    peer = {**sizes, "architecture": architecture}
+    found = []
+    for backend in backends:
+        # The default is XLA on JAX and without it elsewhere; torch has none.
+        choices = (None, True) if backend == "tensorflow" else (None,)
+        for jit in choices:
+            label = "XLA" if jit else "default"
+            found.append(
+                Contestant(
+                    f"cct_keras, {backend}, {label}",
+                    "cct_keras.benchmark:steps",
+                    {**sizes, "variant": variant, "jit": jit},
+                    {"KERAS_BACKEND": backend},
+                )
+            )
+    if "tensorflow" in backends:
+        environment = {"KERAS_BACKEND": "tensorflow"}
+        found.append(
+            Contestant("keras.io style", f"{PEERS}:keras_io", peer, environment)
+        )
+    if importlib.util.find_spec("vit_pytorch"):
+        found.append(Contestant("vit_pytorch", f"{PEERS}:vit_pytorch", peer))
+    if checkout:
+        own = {**peer, "checkout": checkout}
+        found.append(Contestant("the original", f"{PEERS}:original", own))
+    return found
+
+
+def rows(variant, timings):
+    """One dictionary a contestant, rates in images a second."""
+    batch, inference = BATCHES[variant]
+    cost = variant_cost(variant)
+    flops = 2 * (cost.macs + cost.attention_macs)
+    gemms = [work["gemm"].best for work in timings.values() if "gemm" in work]
+    peak = 2 * GEMM_SIDE**3 / min(gemms)
+    table = {
+        name: {
+            "training": batch / work["training"].best,
+            "training_median": batch / work["training"].median,
+            "training_share": 3 * flops * batch / work["training"].best / peak,
+            "training_memory": work["training"].memory,
+            "first_step": work["training"].first,
+            "inference": inference / work["inference"].best,
+            "inference_median": inference / work["inference"].median,
+            "inference_share": flops * inference / work["inference"].best / peak,
+            "inference_memory": work["inference"].memory,
+            "latency": work["latency"].best,
+            "latency_median": work["latency"].median,
+        }
+        for name, work in timings.items()
+    }
+    return {"peak_flops": peak, "batches": [batch, inference], "rows": table}
+
+
+def print_table(variant, result):
+    """Markdown, with ratios to the fastest PyTorch peer."""
+    table = result["rows"]
+    peers = [table[name] for name in PYTORCH if name in table]
+    fastest = {
+        "training": max((row["training"] for row in peers), default=None),
+        "inference": max((row["inference"] for row in peers), default=None),
+        "latency": min((row["latency"] for row in peers), default=None),
+    }
+    batch, inference = result["batches"]
+    print(f"\n{variant}, {result['peak_flops'] / 1e9:.0f} GFLOP/s in a large product\n")
+    print(
+        f"| | training, images/s (batch {batch}) | memory | first step "
+        f"| inference, images/s (batch {inference}) | one image |"
+    )
+    print("|---|---|---|---|---|---|")
+    for name, row in table.items():
+        cells = [name]
+        rate, share = row["training"], row["training_share"]
+        median = row["training_median"]
+        against = ratio(rate, fastest["training"])
+        cells.append(f"{rate:.1f} (median {median:.1f}, {share:.0%} of peak){against}")
+        memory = row["training_memory"]
+        cells.append("" if memory is None else f"{memory / 2**20:,.0f} MiB")
+        cells.append(f"{row['first_step']:.1f} s")
+        rate, share = row["inference"], row["inference_share"]
+        median = row["inference_median"]
+        against = ratio(rate, fastest["inference"])
+        cells.append(f"{rate:.1f} (median {median:.1f}, {share:.0%} of peak){against}")
+        against = ratio(fastest["latency"], row["latency"])
+        cells.append(f"{1000 * row['latency']:.2f} ms{against}")
+        print("| " + " | ".join(cells) + " |")
+    print(flush=True)
+
+
+def ratio(value, reference):
+    """`, **1.2x**`, or nothing if there is no peer."""
+    return (
+        "" if value is None or reference is None else f", **{value / reference:.2f}x**"
+    )
+
+
+def draw(results, path):
+    """Bars of training and inference, one panel a variant."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    figure, panels = plt.subplots(
+        2,
+        len(results),
+        figsize=(4.5 * len(results), 6),
+        sharey=True,
+        squeeze=False,
+    )
+    names = {name for result in results.values() for name in result["rows"]}
+    names = sorted(names, key=lambda name: (not name.startswith("cct_keras"), name))
+    for column, (variant, result) in enumerate(results.items()):
+        for line, work in enumerate(("training", "inference")):
+            axes = panels[line][column]
+            for place, name in enumerate(names):
+                if name in result["rows"]:
+                    colour = "C0" if name.startswith("cct_keras") else "C7"
+                    axes.barh(place, result["rows"][name][work], color=colour)
+            axes.set_yticks(range(len(names)), names)
+            axes.set_title(f"{variant}, {work}")
+            axes.set_xlabel("images/s")
+            axes.grid(axis="x", alpha=0.3)
+    panels[0][0].invert_yaxis()
+    figure.tight_layout()
+    figure.savefig(path, dpi=120, bbox_inches="tight")
+    print(f"picture: {path}")
+
+
+if __name__ == "__main__":
+    main()
