@@ -151,6 +151,7 @@ def steps(
     import numpy as np
 
     from cct_keras.models import create_model
+    from cct_keras.training.answers import answer
     from cct_keras.training.recipes import find_recipe
     from cct_keras.training.trainer import compile_model
 
@@ -182,16 +183,21 @@ def steps(
         for _ in range(count):
             keras.ops.convert_to_numpy(keras.ops.matmul(matrix, matrix)[0, 0])
 
-    works = keras_steps(student, model, batch_size, inference_batch_size or batch_size)
+    works = keras_steps(
+        student,
+        lambda images: answer(model, images),
+        batch_size,
+        inference_batch_size or batch_size,
+    )
     return {**works, "gemm": gemm}
 
 
-def keras_steps(student, model, batch_size: int, inference_batch_size: int) -> dict:
+def keras_steps(student, ask, batch_size: int, inference_batch_size: int) -> dict:
     """The works of any Keras classifier.
 
     Args:
         student: A compiled model for training, with one-hot labels.
-        model: A model for inference.
+        ask: Inference, a function of a batch of images.
         batch_size: Images of a training step.
         inference_batch_size: Images of a step of inference.
     """
@@ -210,7 +216,7 @@ def keras_steps(student, model, batch_size: int, inference_batch_size: int) -> d
 
     def inference(count, images=images):
         for _ in range(count):
-            model.predict_on_batch(images)
+            ask(images)
 
     def latency(count):
         inference(count, images[:1])

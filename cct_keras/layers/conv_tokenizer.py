@@ -8,6 +8,8 @@ from cct_keras.layers.checks import check_non_negative
 from cct_keras.layers.checks import check_positive
 from cct_keras.layers.checks import check_rank
 from cct_keras.layers.frozen import stay_frozen
+from cct_keras.layers.max_pool import max_pool
+from cct_keras.layers.max_pool import pad
 
 
 @keras.saving.register_keras_serializable(package="cct_keras")
@@ -15,8 +17,8 @@ class ConvTokenizer(keras.layers.Layer):
     """Turns an image into a sequence of tokens by convolution.
 
     Each stage is convolution, activation and max-pooling. All padding is
-    explicit and symmetric: `padding="same"` would give the same shapes and
-    other values whenever a stride is larger than 1.
+    symmetric: `padding="same"` would give the same shapes and other values
+    whenever a stride is larger than 1.
 
     With `stride=kernel_size`, `padding=0`, `activation=None`, `use_bias=True`
     and `pooling_kernel_size=None` this is the patch embedding of CVT, ViT-Lite
@@ -119,6 +121,8 @@ class ConvTokenizer(keras.layers.Layer):
             )
         self.compute_grid(input_shape)
         self.convs = []
+        # Equal to the explicit padding without a stride, and saves a copy.
+        same = self.stride == 1 and self.kernel_size == 2 * self.padding + 1
         for i in range(self.num_conv_layers):
             last = i == self.num_conv_layers - 1
             filters = self.embedding_dim if last else self.hidden_dim
@@ -128,7 +132,7 @@ class ConvTokenizer(keras.layers.Layer):
                 filters,
                 self.kernel_size,
                 strides=self.stride,
-                padding="valid",
+                padding="same" if same else "valid",
                 data_format="channels_last",
                 use_bias=self.use_bias,
                 kernel_initializer=keras.initializers.VarianceScaling(
@@ -143,28 +147,25 @@ class ConvTokenizer(keras.layers.Layer):
             channels = filters
         stay_frozen(self)
 
-    def call(self, images):
+    def call(self, images, training=None):
         x = images
         if self.data_format == "channels_first":
             x = ops.transpose(x, (0, 2, 3, 1))
         for conv in self.convs:
-            x = self.activation(conv(_pad(x, self.padding, 0.0)))
+            if conv.padding == "valid":
+                x = pad(x, self.padding, 0.0)
+            x = self.activation(conv(x))
             if self.pooling_kernel_size is not None:
-                x = self._max_pool(x)
+                x = max_pool(
+                    x,
+                    self.pooling_kernel_size,
+                    self.pooling_stride,
+                    self.pooling_padding,
+                    positive=self.activation is keras.activations.relu,
+                    training=training,
+                )
         _, height, width, _ = ops.shape(x)
         return ops.reshape(x, (-1, height * width, self.embedding_dim))
-
-    def _max_pool(self, x):
-        # After a ReLU a zero never wins over a real value, and pads cheaper.
-        relu = self.activation is keras.activations.relu
-        x = _pad(x, self.pooling_padding, 0.0 if relu else -math.inf)
-        return ops.max_pool(
-            x,
-            self.pooling_kernel_size,
-            strides=self.pooling_stride,
-            padding="valid",
-            data_format="channels_last",
-        )
 
     def compute_grid(self, input_shape) -> tuple[int | None, int | None]:
         """Rows and columns of the token grid for a batch of images.
@@ -232,13 +233,6 @@ class ConvTokenizer(keras.layers.Layer):
             }
         )
         return config
-
-
-def _pad(x, size, value):
-    if not size:
-        return x
-    widths = [[0, 0], [size, size], [size, size], [0, 0]]
-    return ops.pad(x, widths, constant_values=value)
 
 
 def standardize_data_format(owner: str, data_format: str | None) -> str:

@@ -155,7 +155,7 @@ class EncoderBlock(keras.layers.Layer):
 
     def _forward(self, tokens, return_attention_scores=False, training=None):
         branch = self.attention(
-            self.norm1(tokens),
+            self.norm1(tokens, training=training),
             return_attention_scores=return_attention_scores,
             training=training,
         )
@@ -163,9 +163,11 @@ class EncoderBlock(keras.layers.Layer):
             branch, weights = branch
         x = tokens + self.drop_path1(branch, training=training)
         if self.pre_norm:
-            branch = self.feed_forward(self.norm2(x), training=training)
+            branch = self.feed_forward(
+                self.norm2(x, training=training), training=training
+            )
         else:
-            x = self.norm2(x)
+            x = self.norm2(x, training=training)
             branch = self.feed_forward(x, training=training)
         x = x + self.drop_path2(branch, training=training)
         return (x, weights) if return_attention_scores else x

@@ -66,8 +66,8 @@ class FeedForward(keras.layers.Layer):
     def call(self, tokens, training=None):
         # TensorFlow fuses bias and GELU into the product of matrices, not of batches.
         x = ops.reshape(tokens, (-1, tokens.shape[-1]))
-        x = self.drop1(exact_gelu(self.linear1(x)), training=training)
-        x = ops.reshape(self.linear2(x), ops.shape(tokens))
+        x = self.drop1(exact_gelu(self.linear1(x), training), training=training)
+        x = ops.reshape(self.linear2(x), (-1, *ops.shape(tokens)[1:]))
         return self.drop2(x, training=training)
 
     def compute_output_shape(self, input_shape):
@@ -85,12 +85,32 @@ class FeedForward(keras.layers.Layer):
         return config
 
 
-def exact_gelu(x):
+def exact_gelu(x, training: bool = False):
     """GELU by `erf`.
 
     TensorFlow lowers its own to `Erfc`, which ONNX does not have; this one it fuses
     into the product before it.
+
+    Args:
+        x: A tensor.
+        training: Whether there is a backward pass to spare memory for.
     """
     if keras.config.backend() != "tensorflow":
         return ops.gelu(x, approximate=False)
+    return _gelu_from_its_input(x) if training else _gelu(x)
+
+
+@ops.custom_gradient
+def _gelu_from_its_input(x):
+    """Keeps one tensor for the backward pass, where TensorFlow would keep four."""
+
+    def backward(gradient):
+        pdf = ops.exp(ops.square(x) * -0.5) * (2 * math.pi) ** -0.5
+        cdf = 0.5 * (1.0 + ops.erf(x * math.sqrt(0.5)))
+        return gradient * (cdf + x * pdf)
+
+    return _gelu(x), backward
+
+
+def _gelu(x):
     return 0.5 * x * (1.0 + ops.erf(x * math.sqrt(0.5)))

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from cct_keras.layers.checks import check_positive
+from cct_keras.layers.linear import Linear
 
 PROJECTIONS = ("qkv", "proj", "linear1", "linear2")
 
@@ -139,7 +140,7 @@ def projection(
             dtype=dtype,
             name=name,
         )
-    return keras.layers.Dense(
+    return Linear(
         units,
         use_bias=use_bias,
         kernel_initializer=keras.initializers.RandomNormal(stddev=0.02),

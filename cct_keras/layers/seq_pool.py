@@ -41,9 +41,9 @@ class SeqPool(keras.layers.Layer):
         stay_frozen(self)
 
     def call(self, tokens, return_attention_scores=False):
-        weights = ops.softmax(self.attention(tokens), axis=1)
-        x = ops.squeeze(ops.matmul(ops.transpose(weights, (0, 2, 1)), tokens), axis=1)
-        return (x, ops.squeeze(weights, axis=-1)) if return_attention_scores else x
+        weights = ops.softmax(ops.squeeze(self.attention(tokens), axis=-1), axis=-1)
+        x = ops.squeeze(ops.matmul(weights[:, None], tokens), axis=1)
+        return (x, weights) if return_attention_scores else x
 
     def compute_output_shape(self, input_shape, return_attention_scores=False):
         batch, tokens, dim = input_shape

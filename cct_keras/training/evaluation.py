@@ -13,6 +13,7 @@ from cct_keras.data.folder import list_images
 from cct_keras.data.folder import read_image
 from cct_keras.data.raw import DataError
 from cct_keras.layers import Preprocessing
+from cct_keras.training.answers import answer
 from cct_keras.training.metrics import classification_metrics
 from cct_keras.training.run_folder import MODEL
 
@@ -58,7 +59,7 @@ def measure(
 ) -> tuple[np.ndarray, dict]:
     """Probabilities of all images of a split, and the metrics."""
     parts = [
-        keras.ops.convert_to_numpy(model.predict_on_batch(images))
+        answer(model, images)
         for images, _ in data.pipeline(split, batch_size).as_numpy_iterator()
     ]
     probabilities = np.concatenate(parts)
@@ -114,11 +115,10 @@ def predict(model, sources, *, top: int = 5) -> list[dict]:
     def flush():
         if batch:
             images = np.stack([image for _, image in batch])
-            answers = keras.ops.convert_to_numpy(model.predict_on_batch(images))
-            for (row, _), answer in zip(batch, answers, strict=True):
+            for (row, _), found in zip(batch, answer(model, images), strict=True):
                 row["classes"] = [
-                    {"name": names[i], "probability": float(answer[i])}
-                    for i in np.argsort(-answer, kind="stable")[:top]
+                    {"name": names[i], "probability": float(found[i])}
+                    for i in np.argsort(-found, kind="stable")[:top]
                 ]
             batch.clear()
 

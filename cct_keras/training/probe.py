@@ -7,6 +7,7 @@ import keras
 import numpy as np
 
 from cct_keras.notes import collected_notes
+from cct_keras.training.answers import answer
 from cct_keras.training.evaluation import measure
 from cct_keras.training.recipe import RecipeError
 from cct_keras.training.recipes import find_recipe
@@ -91,7 +92,7 @@ def linear_probe(
 def _features(body, data, split):
     return np.concatenate(
         [
-            keras.ops.convert_to_numpy(body.predict_on_batch(images))
+            answer(body, images)
             for images, _ in data.pipeline(split, 256).as_numpy_iterator()
         ]
     )

@@ -12,17 +12,12 @@ from cct_keras.layers.keep_mask import keep_mask
 
 pytestmark = pytest.mark.backend
 
-needs_mask = pytest.mark.skipif(
-    keras.config.backend() == "torch", reason="torch does it another way"
-)
-
 
 def to_numpy(x):
     return ops.convert_to_numpy(x)
 
 
-@needs_mask
-@pytest.mark.parametrize("rate", [0.1, 0.5, 0.99])
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.99, 1 - 1e-9])
 @pytest.mark.parametrize("shape", [(40, 3, 16, 16), (40, 3, 17, 17)])
 def test_share_of_the_mask(shape, rate):
     mask = to_numpy(keep_mask(shape, rate, keras.random.SeedGenerator(1)))
@@ -39,7 +34,6 @@ def test_share_of_the_mask(shape, rate):
     assert neighbours.mean() == pytest.approx(expected, abs=6 * spread)
 
 
-@needs_mask
 def test_masks_follow_the_seed():
     first, second = (keras.random.SeedGenerator(7) for _ in range(2))
     masks = [to_numpy(keep_mask((64, 64), 0.5, first)) for _ in range(2)]
@@ -71,16 +65,13 @@ def test_chunks_on_torch_have_the_gradients_of_autograd(monkeypatch):
     monkeypatch.setattr(chunked, "CHUNK_BYTES", 2 * 4 * 5**2)
     tensors = [torch.randn(3, 1, 5, 8, requires_grad=True) for _ in range(3)]
 
-    def plain(query, key, value):
-        flat = [x.reshape(-1, 5, 8) for x in (query, key, value)]
-        outputs = [
-            torch.bmm(weights * kept, flat[2][part])
-            for part, weights, kept in chunked._weights(*flat[:2], 0.4, 9)
-        ]
-        return torch.cat(outputs).reshape(query.shape)
+    keep = keep_mask((3, 1, 5, 5), 0.4, keras.random.SeedGenerator(9))
 
-    seeds = type("Seeds", (), {"next": lambda self: torch.tensor([4, 5])})()
-    output = chunked.torch_attention(*tensors, 0.4, seeds)
+    def plain(query, key, value):
+        weights = torch.softmax(query @ key.mT * 8**-0.5, -1)
+        return (weights * keep / 0.6) @ value
+
+    output = chunked.torch_attention(*tensors, 0.4, keras.random.SeedGenerator(9))
     expected = plain(*tensors)
     torch.testing.assert_close(output, expected)
     upstream = torch.randn_like(output)
@@ -89,17 +80,6 @@ def test_chunks_on_torch_have_the_gradients_of_autograd(monkeypatch):
         gradients, torch.autograd.grad(expected, tensors, upstream), strict=True
     ):
         torch.testing.assert_close(a, b)
-
-
-def test_layer_norm_is_that_of_keras():
-    x = 5 + 3 * np.random.default_rng(0).standard_normal((4, 7, 32))
-    ours, theirs = LayerNorm(1e-3), keras.layers.LayerNormalization(epsilon=1e-3)
-    for layer in (ours, theirs):
-        layer.build(x.shape)
-        layer.set_weights([np.linspace(-1, 2, 32), np.linspace(3, 1, 32)])
-    np.testing.assert_allclose(
-        to_numpy(ours(x)), to_numpy(theirs(x)), rtol=1e-5, atol=1e-5
-    )
 
 
 def test_layer_norm_in_half_precision_has_exact_moments():

@@ -1,0 +1,81 @@
+"""Single images by the fast way: the same answers, whatever the model."""
+
+import gc
+import weakref
+
+import keras
+import numpy as np
+import pytest
+
+import cct_keras
+from cct_keras.training import answers
+from cct_keras.training.answers import answer
+
+pytestmark = pytest.mark.backend
+
+
+def small(shape=(8, 8, 3)):
+    return cct_keras.CVT(3, shape, num_layers=1, num_heads=2, embedding_dim=8)
+
+
+def images(count):
+    return np.random.default_rng(count).standard_normal((count, 8, 8, 3), "float32")
+
+
+def test_one_by_one_is_as_all_together():
+    model = small()
+    batch = images(5)
+    expected = keras.ops.convert_to_numpy(model(batch, training=False))
+    np.testing.assert_allclose(answer(model, batch), expected, atol=1e-6)
+    for image, row in zip(batch, expected, strict=True):
+        found = answer(model, image[None])
+        assert isinstance(found, np.ndarray)
+        np.testing.assert_allclose(found, row[None], atol=1e-6)
+
+
+def test_it_sees_new_weights():
+    model = small()
+    image = images(1)
+    for _ in range(3):
+        model.set_weights([2 * weight + 0.1 for weight in model.get_weights()])
+        expected = keras.ops.convert_to_numpy(model(image, training=False))
+        np.testing.assert_allclose(answer(model, image), expected, atol=1e-6)
+
+
+def test_a_model_is_freed():
+    model = small()
+    for _ in range(3):
+        answer(model, images(1))
+    reference = weakref.ref(model)
+    del model
+    keras.utils.clear_session(free_memory=False)
+    gc.collect()
+    assert reference() is None
+
+
+@pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="XLA is its choice")
+def test_the_second_image_is_compiled_and_no_batch():
+    model = small()
+    answer(model, images(2))
+    assert model not in answers._compiled
+    answer(model, images(1))
+    assert answers._compiled[model] is not None
+    compiled = small()
+    compiled.compile(jit_compile=True)
+    answer(compiled, images(1))
+    assert answers._compiled[compiled] is None
+
+
+@pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="XLA is its choice")
+def test_what_xla_cannot_compile_is_answered_all_the_same():
+    import tensorflow as tf
+
+    class Python(keras.layers.Layer):
+        def call(self, x):
+            doubled = tf.numpy_function(lambda x: 2 * x, (x,), tf.float32)
+            return tf.ensure_shape(doubled, x.shape)
+
+    model = keras.Sequential([keras.Input((8, 8, 3)), Python()])
+    for _ in range(3):
+        np.testing.assert_array_equal(answer(model, images(1)), 2 * images(1))
+    assert answers._compiled[model] is None
