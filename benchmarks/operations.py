@@ -17,7 +17,7 @@ import tensorflow as tf
 
 import cct_keras
 from cct_keras.data.pipeline import untuned
-from cct_keras.layers import LayerNorm
+from cct_keras.layers import LayerNormalization
 from cct_keras.layers.keep_mask import keep_mask
 from cct_keras.training.fused_adam import FusedAdamW
 
@@ -33,7 +33,7 @@ def main():
     pieces = {
         "layer normalisation": (
             differentiated(keras.layers.LayerNormalization(epsilon=1e-5), tokens),
-            differentiated(LayerNorm(), tokens),
+            differentiated(LayerNormalization(), tokens),
         ),
         "softmax, dropout, product with the values": (
             differentiated(stock_attention(), weights, value),

@@ -32,6 +32,8 @@ def main():
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     file = arguments.out / "scaling.json"
+    if not pathlib.Path("/proc/self/clear_refs").exists():
+        parser.error("only Linux tells how much memory a step took")
     results = json.loads(file.read_text()) if file.exists() else {}
     places = [(size, BATCH) for size in SIZES] + [(SIZE, batch) for batch in BATCHES]
     for backend in arguments.backends:
@@ -45,6 +47,9 @@ def main():
                     backend, size, batch, remat, arguments.rounds
                 )
                 file.write_text(json.dumps(results, indent=1))
+    results = {
+        name: rows for name, rows in results.items() if len(rows) >= len(set(places))
+    }
     print_table(results)
     draw(results, arguments.out / "scaling.png")
 

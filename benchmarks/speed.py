@@ -79,7 +79,7 @@ def contestants(variant, backends, checkout):
     peer = {**sizes, "architecture": architecture}
     found = []
     for backend in backends:
-        # The default is XLA on JAX and without it elsewhere; torch has none.
+        # The default is XLA on JAX, for single images on TensorFlow, else none.
         choices = (None, True) if backend == "tensorflow" else (None,)
         for jit in choices:
             label = "XLA" if jit else "default"

@@ -154,24 +154,28 @@ def steps(
     from cct_keras.training.answers import answer
     from cct_keras.training.recipes import find_recipe
     from cct_keras.training.trainer import compile_model
+    from cct_keras.training.trainer import precision_policy
 
     row = find_variant(variant)
     shape = (*(image_size or (row.image_size, row.image_size)), 3)
+    recipe = find_recipe("small", variant=variant, batch_size=batch_size, remat=remat)
+    dtype = precision_policy(recipe.precision)
     student = create_model(
         variant,
         input_shape=shape,
         classifier_activation=None,
         attention_dropout=attention_dropout,
         stochastic_depth=0.1,
+        dtype=dtype,
     )
     compile_model(
         student,
-        find_recipe("small", variant=variant, batch_size=batch_size, remat=remat),
+        recipe,
         images=batch_size,
         num_classes=row.num_classes,
         jit=jit,
     )
-    model = create_model(variant, input_shape=shape)
+    model = create_model(variant, input_shape=shape, dtype=dtype)
     if jit is not None:
         model.compile(jit_compile=jit)
     side = (GEMM_SIDE, GEMM_SIDE)

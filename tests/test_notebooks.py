@@ -1,4 +1,4 @@
-"""The example notebooks run; a file of their own, for another process."""
+"""The example notebooks run, to the end and as they are: `pytest -m slow`."""
 
 import os
 import pathlib
@@ -9,6 +9,7 @@ import pytest
 EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.ipynb")), ids=lambda p: p.name)
 def test_notebook(path, tmp_path, monkeypatch):
@@ -17,9 +18,6 @@ def test_notebook(path, tmp_path, monkeypatch):
 
     monkeypatch.setitem(os.environ, "MPLBACKEND", "agg")
     notebook = nbformat.read(path, as_version=4)
-    for cell in notebook.cells:
-        # Fewer, for the time of the tests
-        cell.source = cell.source.replace("epochs=20", "epochs=8")
     client = nbclient.NotebookClient(
         notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}
     )

@@ -5,7 +5,7 @@ from cct_keras.layers.conv_tokenizer import ConvTokenizer
 from cct_keras.layers.drop_path import DropPath
 from cct_keras.layers.encoder_block import EncoderBlock
 from cct_keras.layers.feed_forward import FeedForward
-from cct_keras.layers.layer_norm import LayerNorm
+from cct_keras.layers.layer_normalization import LayerNormalization
 from cct_keras.layers.lora_dense import LoRADense
 from cct_keras.layers.multi_head_self_attention import MultiHeadSelfAttention
 from cct_keras.layers.position_embedding import PositionEmbedding
@@ -19,7 +19,7 @@ __all__ = [
     "DropPath",
     "EncoderBlock",
     "FeedForward",
-    "LayerNorm",
+    "LayerNormalization",
     "LoRADense",
     "MultiHeadSelfAttention",
     "PositionEmbedding",

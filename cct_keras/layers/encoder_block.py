@@ -6,7 +6,7 @@ from cct_keras.layers.drop_path import DropPath
 from cct_keras.layers.feed_forward import FeedForward
 from cct_keras.layers.fixed_seeds import fixed_seeds
 from cct_keras.layers.frozen import stay_frozen
-from cct_keras.layers.layer_norm import LayerNorm
+from cct_keras.layers.layer_normalization import LayerNormalization
 from cct_keras.layers.lora_dense import check_lora
 from cct_keras.layers.multi_head_self_attention import MultiHeadSelfAttention
 from cct_keras.layers.multi_head_self_attention import spec_with_scores
@@ -89,7 +89,7 @@ class EncoderBlock(keras.layers.Layer):
         self.remat = remat
         self.lora = check_lora("EncoderBlock", lora)
 
-        self.norm1 = LayerNorm(
+        self.norm1 = LayerNormalization(
             epsilon=epsilon,
             trainable=lora is None,
             dtype=self.dtype_policy,
@@ -107,7 +107,7 @@ class EncoderBlock(keras.layers.Layer):
         self.drop_path1 = DropPath(
             drop_path_rate, dtype=self.dtype_policy, name="drop_path1"
         )
-        self.norm2 = LayerNorm(
+        self.norm2 = LayerNormalization(
             epsilon=epsilon,
             trainable=lora is None,
             dtype=self.dtype_policy,

@@ -140,7 +140,8 @@ def projection(
             dtype=dtype,
             name=name,
         )
-    return Linear(
+    dense = Linear if keras.config.backend() == "torch" else keras.layers.Dense
+    return dense(
         units,
         use_bias=use_bias,
         kernel_initializer=keras.initializers.RandomNormal(stddev=0.02),

@@ -53,6 +53,7 @@ def _function():
             return output
 
         @staticmethod
+        @torch.autograd.function.once_differentiable
         def backward(ctx, gradient):
             query, key, value, keep, output = ctx.saved_tensors
             to_query, to_key, to_value = map(torch.empty_like, (query, key, value))

@@ -6,7 +6,7 @@ import numbers
 import keras
 
 from cct_keras.layers import EncoderBlock
-from cct_keras.layers import LayerNorm
+from cct_keras.layers import LayerNormalization
 from cct_keras.layers import PositionEmbedding
 from cct_keras.layers import SeqPool
 from cct_keras.layers import TokenPool
@@ -118,7 +118,7 @@ def encode(
             dtype=dtype,
             name=f"block_{i}",
         )(x)
-    return LayerNorm(epsilon=epsilon, dtype=dtype, name="norm")(x)
+    return LayerNormalization(epsilon=epsilon, dtype=dtype, name="norm")(x)
 
 
 def hidden_width(owner: str, dim: int, mlp_ratio: float) -> int:

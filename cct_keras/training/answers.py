@@ -5,8 +5,7 @@ import weakref
 import keras
 import numpy as np
 
-# Models that were asked about a single image before, with a compiled function, or
-# `None` where the plain way is the fastest.
+# Of models that were asked about a single image before.
 _compiled = weakref.WeakKeyDictionary()
 
 
@@ -15,7 +14,8 @@ def answer(model: keras.Model, images: np.ndarray) -> np.ndarray:
 
     On TensorFlow a single image spends much of its time between the operations. From
     the second one on it goes through XLA, which first takes half a second or more to
-    compile the model. Batches gain nothing from it.
+    compile the model. Batches gain nothing from it. A model that was compiled by
+    `compile` stays as it was.
 
     Args:
         model: A model with one input and one output.
@@ -24,33 +24,42 @@ def answer(model: keras.Model, images: np.ndarray) -> np.ndarray:
     Returns:
         What it says.
     """
-    if len(images) == 1 and keras.config.backend() == "tensorflow":
-        function = _compiled.get(model)
-        if function is not None:
+    single = len(images) == 1 and None not in model.input_shape[1:]
+    if not single or model.compiled or keras.config.backend() != "tensorflow":
+        return keras.ops.convert_to_numpy(model.predict_on_batch(images))
+    compiled = _compiled.get(model)
+    if compiled is not None and compiled.is_current(model):
+        return compiled(model, images)
+    answers = model.predict_on_batch(images)
+    _compiled[model] = _Compiled(model)
+    return answers
+
+
+class _Compiled:
+    def __init__(self, model):
+        import tensorflow as tf
+
+        # Weak, as the dictionary must not keep its own keys alive.
+        self.keras_function = weakref.ref(model.predict_function)
+        reference = weakref.ref(model)
+        self.function = tf.function(
+            lambda images: reference()(images, training=False),
+            autograph=False,
+            jit_compile=True,
+        )
+
+    def is_current(self, model):
+        """Keras forgets its own function when it changes a model."""
+        function = model.predict_function
+        return function is not None and function is self.keras_function()
+
+    def __call__(self, model, images):
+        import tensorflow as tf
+
+        if self.function is not None:
             try:
-                return function(images)
-            except _beyond_xla():
-                _compiled[model] = None
-        elif model not in _compiled:
-            free = None in model.input_shape[1:]
-            _compiled[model] = None if free or model.jit_compile else _compile(model)
-    return keras.ops.convert_to_numpy(model.predict_on_batch(images))
-
-
-def _compile(model):
-    import tensorflow as tf
-
-    # The dictionary must not keep its own keys alive.
-    reference = weakref.ref(model)
-    function = tf.function(
-        lambda images: reference()(images, training=False),
-        autograph=False,
-        jit_compile=True,
-    )
-    return lambda images: function(tf.convert_to_tensor(images)).numpy()
-
-
-def _beyond_xla():
-    import tensorflow as tf
-
-    return tf.errors.InvalidArgumentError, tf.errors.UnimplementedError
+                return self.function(tf.convert_to_tensor(images)).numpy()
+            except tf.errors.OpError:
+                # XLA does not know every operation.
+                self.function = None
+        return model.predict_on_batch(images)

@@ -381,7 +381,12 @@ def _say(verbose, text):
 
 
 def _plain(recipe):
-    return {k: v for k, v in dataclasses.asdict(recipe).items() if k != "about"}
+    # Neither changes the result.
+    return {
+        name: value
+        for name, value in dataclasses.asdict(recipe).items()
+        if name not in ("about", "remat")
+    }
 
 
 # === Data ===

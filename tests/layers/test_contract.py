@@ -20,7 +20,7 @@ CASES = {
         (3, 6, 8),
     ),
     "FeedForward": ({"hidden_dim": 12, "dropout_rate": 0.1}, (3, 6, 8)),
-    "LayerNorm": ({"epsilon": 1e-3}, (3, 6, 8)),
+    "LayerNormalization": ({"epsilon": 1e-3}, (3, 6, 8)),
     "LoRADense": ({"units": 5, "rank": 2, "alpha": 3.0}, (3, 6, 8)),
     "MultiHeadSelfAttention": ({"num_heads": 2, "attention_dropout": 0.1}, (3, 6, 8)),
     "PositionEmbedding": ({"grid": (2, 3)}, (3, 6, 8)),

@@ -8,7 +8,8 @@ import pytest
 from gradients import gradient
 from keras import ops
 
-from cct_keras.layers import LayerNorm
+from cct_keras.layers import EncoderBlock
+from cct_keras.layers import LayerNormalization
 from cct_keras.layers.feed_forward import exact_gelu
 from cct_keras.layers.linear import Linear
 from cct_keras.layers.max_pool import max_pool
@@ -92,7 +93,7 @@ def test_layer_norm(training):
     x = 5 + 3 * RANDOM.standard_normal((4, 7, 32))
     gamma, beta = np.linspace(-1, 2, 32), np.linspace(3, 1, 32)
     upstream = RANDOM.standard_normal(x.shape)
-    layer = LayerNorm(1e-3)
+    layer = LayerNormalization(1e-3)
     layer.build(x.shape)
     layer.set_weights([gamma, beta])
     scale = 1 / np.sqrt(x.var(-1, keepdims=True) + 1e-3)
@@ -106,21 +107,27 @@ def test_layer_norm(training):
     np.testing.assert_allclose(slope, inner * scale, atol=1e-5)
 
 
+needs_torch = pytest.mark.skipif(
+    keras.config.backend() != "torch", reason="Linear is for torch"
+)
+
+
+@needs_torch
 @pytest.mark.parametrize("use_bias", [False, True])
-@pytest.mark.parametrize("rows", [1, 7, 64])
-def test_linear(rows, use_bias):
-    x = RANDOM.standard_normal((rows, 12))
+@pytest.mark.parametrize("shape", [(1, 12), (64, 12), (0, 12), (2, 3, 12)])
+def test_linear(shape, use_bias):
+    x = RANDOM.standard_normal(shape)
     layer = Linear(5, use_bias=use_bias, bias_initializer="normal")
     layer.build((None, 12))
     kernel, *bias = (to_numpy(weight) for weight in layer.weights)
     found = to_numpy(layer(ops.convert_to_tensor(x, "float32")))
-    assert found.shape == (rows, 5)
     np.testing.assert_allclose(found, x @ kernel + sum(bias), atol=1e-5)
-    upstream = RANDOM.standard_normal((rows, 5))
+    upstream = RANDOM.standard_normal((*shape[:-1], 5))
     slope = gradient(layer, x, upstream)
     np.testing.assert_allclose(slope, upstream @ kernel.T, atol=1e-5)
 
 
+@needs_torch
 def test_linear_learns_what_dense_learns():
     x, y = RANDOM.standard_normal((32, 12)), RANDOM.standard_normal((32, 5))
 
@@ -133,3 +140,19 @@ def test_linear_learns_what_dense_learns():
 
     for ours, theirs in zip(learn(Linear), learn(keras.layers.Dense), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method")
+def test_projections_can_be_quantized_and_adapted_by_keras():
+    tokens = np.ones((2, 4, 8), "float32")
+    block = EncoderBlock(2, 8)
+    model = keras.Sequential([keras.Input((4, 8)), block])
+    before = to_numpy(model(tokens))
+    model.quantize("int8")
+    assert block.attention.qkv.quantization_mode == "int8"
+    np.testing.assert_allclose(to_numpy(model(tokens)), before, atol=0.05)
+    adapted = EncoderBlock(2, 8)
+    adapted.build((None, 4, 8))
+    expected = to_numpy(adapted(tokens))
+    adapted.attention.qkv.enable_lora(2)
+    np.testing.assert_allclose(to_numpy(adapted(tokens)), expected, atol=1e-6)

@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from cct_keras.layers import EncoderBlock
-from cct_keras.layers import LayerNorm
+from cct_keras.layers import LayerNormalization
 from cct_keras.layers import MultiHeadSelfAttention
 from cct_keras.layers.keep_mask import keep_mask
 
@@ -85,7 +85,7 @@ def test_chunks_on_torch_have_the_gradients_of_autograd(monkeypatch):
 def test_layer_norm_in_half_precision_has_exact_moments():
     """1,000 squared does not fit into float16."""
     x = 1000 + np.arange(64, dtype="float32")[None]
-    layer = LayerNorm(dtype="mixed_float16")
+    layer = LayerNormalization(dtype="mixed_float16")
     expected = (x - x.mean()) / np.sqrt(x.var() + 1e-5)
     np.testing.assert_allclose(to_numpy(layer(x)), expected, atol=2e-3)
 

@@ -220,3 +220,20 @@ def test_broken_weights_files(name, content, tmp_path):
     path.mkdir() if name == "folder" else path.write_bytes(content)
     with pytest.raises(ValueError, match=name):
         small_model("CCT", weights=path)
+
+
+def test_groups_of_a_weights_file_keep_their_names(tmp_path):
+    """Keras names them after classes; files of older versions must load."""
+    import h5py
+
+    model = cct_keras.CVT(3, (8, 8, 3), num_layers=1, num_heads=2, embedding_dim=8)
+    model.save_weights(tmp_path / "model.weights.h5")
+    with h5py.File(tmp_path / "model.weights.h5") as file:
+        assert set(file["layers"]) >= {
+            "conv_tokenizer",
+            "position_embedding",
+            "encoder_block",
+            "layer_normalization",
+            "seq_pool",
+            "dense",
+        }

@@ -3,7 +3,7 @@ from keras import ops
 
 
 @keras.saving.register_keras_serializable(package="cct_keras")
-class LayerNorm(keras.layers.Layer):
+class LayerNormalization(keras.layers.Layer):
     """Layer normalisation over the last axis.
 
     The weights and values of `keras.layers.LayerNormalization`, in fewer passes over
@@ -21,7 +21,7 @@ class LayerNorm(keras.layers.Layer):
     Example:
 
     >>> tokens = keras.random.normal((2, 64, 128))
-    >>> LayerNorm()(tokens).shape
+    >>> LayerNormalization()(tokens).shape
     (2, 64, 128)
     """
 
