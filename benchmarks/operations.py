@@ -18,6 +18,7 @@ import tensorflow as tf
 import cct_keras
 from cct_keras.data.pipeline import untuned
 from cct_keras.layers import LayerNormalization
+from cct_keras.layers.feed_forward import exact_gelu
 from cct_keras.layers.keep_mask import keep_mask
 from cct_keras.training.fused_adam import FusedAdamW
 
@@ -28,12 +29,17 @@ RATE = 0.1
 def main():
     """Measures and prints a table."""
     tokens = tf.random.normal((32, 256, 256))
+    hidden = tf.random.normal((32 * 256, 512))
     weights = tf.random.normal((32, 4, 256, 256))
     value = tf.random.normal((32, 4, 256, 64))
     pieces = {
         "layer normalisation": (
             differentiated(keras.layers.LayerNormalization(epsilon=1e-5), tokens),
             differentiated(LayerNormalization(), tokens),
+        ),
+        "GELU": (
+            differentiated(lambda x: keras.ops.gelu(x, approximate=False), hidden),
+            differentiated(lambda x: exact_gelu(x, training=True), hidden),
         ),
         "softmax, dropout, product with the values": (
             differentiated(stock_attention(), weights, value),
@@ -59,11 +65,14 @@ def main():
 
 def differentiated(function, *inputs):
     """A traced function that runs another one forward and backward."""
+    weights = []
     if isinstance(function, keras.Layer):
-        function.build(inputs[0].shape)
-        weights = [weight.value for weight in function.trainable_weights]
-    else:
-        weights = []
+        layer = function
+        layer.build(inputs[0].shape)
+        weights = [weight.value for weight in layer.trainable_weights]
+
+        def function(x):
+            return layer(x, training=True)
 
     @tf.function(autograph=False)
     def run():

@@ -140,25 +140,26 @@ def print_table(variant, result):
         "latency": min((row["latency"] for row in peers), default=None),
     }
     batch, inference = result["batches"]
-    print(f"\n{variant}, {result['peak_flops'] / 1e9:.0f} GFLOP/s in a large product\n")
     print(
-        f"| | training, images/s (batch {batch}) | memory | first step "
-        f"| inference, images/s (batch {inference}) | one image |"
+        f"\n**{variant}**, batch {batch} in training and {inference} in inference; "
+        f"{result['peak_flops'] / 1e9:.0f} GFLOP/s in a large product\n"
     )
-    print("|---|---|---|---|---|---|")
+    print(
+        "| | training | median | of the product | memory | first step "
+        "| inference | median | of the product | one image |"
+    )
+    print("|---" * 10 + "|")
     for name, row in table.items():
         cells = [name]
-        rate, share = row["training"], row["training_share"]
-        median = row["training_median"]
-        against = ratio(rate, fastest["training"])
-        cells.append(f"{rate:.1f} (median {median:.1f}, {share:.0%} of peak){against}")
-        memory = row["training_memory"]
-        cells.append("" if memory is None else f"{memory / 2**20:,.0f} MiB")
-        cells.append(f"{row['first_step']:.1f} s")
-        rate, share = row["inference"], row["inference_share"]
-        median = row["inference_median"]
-        against = ratio(rate, fastest["inference"])
-        cells.append(f"{rate:.1f} (median {median:.1f}, {share:.0%} of peak){against}")
+        for work in ("training", "inference"):
+            against = ratio(row[work], fastest[work])
+            cells.append(f"{row[work]:.1f}/s{against}")
+            cells.append(f"{row[work + '_median']:.1f}/s")
+            cells.append(f"{row[work + '_share']:.0%}")
+            if work == "training":
+                memory = row["training_memory"]
+                cells.append("" if memory is None else f"{memory / 2**20:,.0f} MiB")
+                cells.append(f"{row['first_step']:.1f} s")
         against = ratio(fastest["latency"], row["latency"])
         cells.append(f"{1000 * row['latency']:.2f} ms{against}")
         print("| " + " | ".join(cells) + " |")
@@ -166,10 +167,10 @@ def print_table(variant, result):
 
 
 def ratio(value, reference):
-    """`, **1.2x**`, or nothing if there is no peer."""
-    return (
-        "" if value is None or reference is None else f", **{value / reference:.2f}x**"
-    )
+    """`, 1.20x`, or nothing if there is no peer."""
+    if value is None or reference is None:
+        return ""
+    return f", {value / reference:.2f}x"
 
 
 def draw(results, path):
