@@ -39,6 +39,9 @@ def main():
     parser.add_argument("--epochs", type=int, default=24, help="of teacher and student")
     parser.add_argument("--smoke", action="store_true", help="one short run of each")
     arguments = parser.parse_args()
+    for part in ("train", "test"):
+        if not (arguments.data / part).is_dir():
+            parser.error(f"there is no folder {arguments.data / part}")
     seeds, test_images = SEEDS, None
     if arguments.smoke:
         arguments.images, arguments.epochs, seeds, test_images = 20, 1, (0,), 10

@@ -43,6 +43,9 @@ def main():
     parser.add_argument("--epochs", type=int, default=30, help="of the pre-training")
     parser.add_argument("--smoke", action="store_true", help="one short run of each")
     arguments = parser.parse_args()
+    for part in ("train", "test"):
+        if not (arguments.data / part).is_dir():
+            parser.error(f"there is no folder {arguments.data / part}")
     sizes, seeds, share = SIZES, SEEDS, 1.0
     if arguments.smoke:
         arguments.epochs, sizes, seeds, share = 1, {20: 1}, (0,), 0.02

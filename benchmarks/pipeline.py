@@ -34,6 +34,8 @@ def main():
     parser.add_argument("--image-size", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
+    if arguments.image_size < 1 or arguments.rounds < 1:
+        parser.error("--image-size and --rounds must be 1 or more")
     random = np.random.default_rng(0)
     size = (IMAGES, arguments.image_size, arguments.image_size, 3)
     images = random.integers(0, 256, size, "uint8")

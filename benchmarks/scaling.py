@@ -13,6 +13,7 @@ import argparse
 import json
 import pathlib
 
+from cct_keras.benchmark import installed_backends
 from cct_keras.measuring import Contestant
 from cct_keras.measuring import measure
 from cct_keras.models.cost import variant_cost
@@ -26,14 +27,18 @@ SIZE, BATCH = 224, 8
 def main():
     """Measures what is missing, prints a table, draws the picture."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--backends", nargs="+", default=["tensorflow"])
+    parser.add_argument(
+        "--backends", nargs="+", choices=installed_backends(), default=["tensorflow"]
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=pathlib.Path, default="runs/scaling")
     arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    file = arguments.out / "scaling.json"
+    if arguments.rounds < 1:
+        parser.error("--rounds must be 1 or more")
     if not pathlib.Path("/proc/self/clear_refs").exists():
         parser.error("only Linux tells how much memory a step took")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    file = arguments.out / "scaling.json"
     results = json.loads(file.read_text()) if file.exists() else {}
     places = [(size, BATCH) for size in SIZES] + [(SIZE, batch) for batch in BATCHES]
     for backend in arguments.backends:

@@ -16,6 +16,7 @@ import json
 import pathlib
 
 from cct_keras.benchmark import GEMM_SIDE
+from cct_keras.benchmark import installed_backends
 from cct_keras.measuring import Contestant
 from cct_keras.measuring import measure
 from cct_keras.models.cost import variant_cost
@@ -39,8 +40,9 @@ def main():
     parser.add_argument(
         "variants", nargs="*", metavar="VARIANT", help=f"of {', '.join(BATCHES)}"
     )
-    parser.add_argument("--backends", nargs="+", default=installed_backends())
-    parser.add_argument("--original", metavar="CHECKOUT")
+    backends = installed_backends()
+    parser.add_argument("--backends", nargs="+", choices=backends, default=backends)
+    parser.add_argument("--original", type=pathlib.Path, metavar="CHECKOUT")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="of a round")
     parser.add_argument("--out", type=pathlib.Path, default="runs/speed")
@@ -48,6 +50,10 @@ def main():
     unknown = set(arguments.variants) - set(BATCHES)
     if unknown:
         parser.error(f"{', '.join(sorted(unknown))}: not one of {', '.join(BATCHES)}")
+    if arguments.original and not (arguments.original / "src/cct.py").is_file():
+        parser.error(f"{arguments.original} has no src/cct.py: not a checkout of it")
+    if arguments.rounds < 1:
+        parser.error("--rounds must be 1 or more")
     arguments.out.mkdir(parents=True, exist_ok=True)
     file = arguments.out / "speed.json"
     results = json.loads(file.read_text()) if file.exists() else {}
@@ -63,12 +69,6 @@ def main():
         file.write_text(json.dumps(results, indent=1))
         print_table(variant, results[variant])
     draw(results, arguments.out / "speed.png")
-
-
-def installed_backends():
-    """Those that Keras could use here."""
-    names = ("tensorflow", "jax", "torch")
-    return [name for name in names if importlib.util.find_spec(name)]
 
 
 def contestants(variant, backends, checkout):
@@ -99,7 +99,7 @@ def contestants(variant, backends, checkout):
     if importlib.util.find_spec("vit_pytorch"):
         found.append(Contestant("vit_pytorch", f"{PEERS}:vit_pytorch", peer))
     if checkout:
-        own = {**peer, "checkout": checkout}
+        own = {**peer, "checkout": str(checkout)}
         found.append(Contestant("the original", f"{PEERS}:original", own))
     return found
 

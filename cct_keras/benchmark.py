@@ -1,5 +1,6 @@
 """How fast the models are on this machine."""
 
+import importlib.util
 import math
 from typing import NamedTuple
 
@@ -128,6 +129,12 @@ def benchmark(
     )
     timings = measure([contestant], WORKS, rounds=rounds, seconds=seconds, say=say)
     return Speed(variant, batch_size, cost, **timings[variant])
+
+
+def installed_backends() -> list[str]:
+    """The backends that Keras could use here."""
+    names = ("tensorflow", "jax", "torch")
+    return [name for name in names if importlib.util.find_spec(name)]
 
 
 def suitable_batch(cost: Cost) -> int:

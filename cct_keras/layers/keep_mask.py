@@ -19,7 +19,7 @@ def keep_mask(shape, rate: float, seed_generator):
         seed_generator: A `keras.random.SeedGenerator`.
 
     Returns:
-        A tensor of booleans.
+        A tensor of booleans, on torch one of the CPU.
     """
     seed = seed_generator.next()
     if keras.config.backend() == "jax":
