@@ -13,15 +13,20 @@ import sys
 
 def vit_pytorch(architecture, batch_size, inference_batch_size):
     """`vit_pytorch.cct.CCT`."""
+    rates = {"dropout_rate": 0.0, "stochastic_depth_rate": 0.1}
+    model = vit_pytorch_class()(**torch_arguments(architecture), **rates)
+    return torch_works(model, architecture, batch_size, inference_batch_size)
+
+
+def vit_pytorch_class():
+    """`vit_pytorch.cct.CCT` itself."""
     # The module alone: the package around it imports torchvision.
     folder = importlib.util.find_spec("vit_pytorch").submodule_search_locations[0]
     path = pathlib.Path(folder) / "cct.py"
     spec = importlib.util.spec_from_file_location("vit_pytorch_cct", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    rates = {"dropout_rate": 0.0, "stochastic_depth_rate": 0.1}
-    model = module.CCT(**torch_arguments(architecture), **rates)
-    return torch_works(model, architecture, batch_size, inference_batch_size)
+    return module.CCT
 
 
 def original(architecture, batch_size, inference_batch_size, checkout):

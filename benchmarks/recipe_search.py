@@ -1,0 +1,119 @@
+"""Which recipe is best for CCT-2/3x2, two cores and 50 epochs or less?
+
+    python benchmarks/recipe_search.py CIFAR10_FOLDER [--only PATTERN] [--seeds N]
+
+The folder holds `{train,test}/<class>/*`. Every row changes the base recipe in one or
+two fields and is trained in two ways of about the same cost: on few images for many
+epochs and on many images for few. Accuracy is that of 5,000 other training images; the
+test images are not touched. A result is a file as soon as it is there: interrupted, the
+same command goes on, and several commands with other patterns share the work.
+"""
+
+import argparse
+import fnmatch
+import json
+import pathlib
+
+from subsets import read_images
+
+import cct_keras
+
+# What `small` was before the search.
+BASE = {
+    "batch_size": 64,
+    "lr": 2e-3,
+    "weight_decay": 0.05,
+    "label_smoothing": 0.1,
+    "attention_dropout": 0.0,
+    "stochastic_depth": 0.0,
+    "augment": "none",
+}
+ROWS = {
+    "base": {},
+    "lr 1e-3": {"lr": 1e-3},
+    "lr 4e-3": {"lr": 4e-3},
+    "batch 32": {"batch_size": 32, "lr": 1.4e-3},
+    "batch 128": {"batch_size": 128, "lr": 2.8e-3},
+    "decay 0.1": {"weight_decay": 0.1},
+    "decay 0.02": {"weight_decay": 0.02},
+    "labels 0": {"label_smoothing": 0.0},
+    "drops 0.1": {"attention_dropout": 0.1, "stochastic_depth": 0.1},
+    "rand": {"augment": "rand-m9-mstd0.5-inc1"},
+    "auto": {"augment": "auto"},
+    "erase": {"erase_prob": 0.25},
+    "mixup": {"mixup": 0.2},
+    "cutmix": {"cutmix": 1.0, "mix_prob": 0.5},
+}
+# Images a class and epochs.
+WAYS = {"few": (200, 40), "many": (1000, 8)}
+HELD_OUT = 500
+
+
+def main():
+    """Runs what is missing, then prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=pathlib.Path)
+    parser.add_argument("--out", type=pathlib.Path, default="runs/recipes")
+    parser.add_argument("--only", default="*", help="rows by way, such as 'few/lr*'")
+    parser.add_argument("--seeds", type=int, default=1)
+    arguments = parser.parse_args()
+    if not (arguments.data / "train").is_dir():
+        parser.error(f"there is no folder {arguments.data / 'train'}")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    for seed in range(arguments.seeds):
+        for way, (count, epochs) in WAYS.items():
+            names = [n for n in ROWS if fnmatch.fnmatch(f"{way}/{n}", arguments.only)]
+            for name in names:
+                path = result_file(arguments.out, way, name, seed)
+                if not path.exists():
+                    data = load(arguments.data, count)
+                    accuracy, seconds = run(data, epochs, seed, ROWS[name])
+                    path.write_text(json.dumps([accuracy, seconds]))
+                    print(f"{way}/{name}/{seed}: {accuracy:.2%}", flush=True)
+    print_table(arguments.out, arguments.seeds)
+
+
+def run(images, epochs, seed, fields):
+    """Accuracy and seconds of one recipe."""
+    fields = {**BASE, **fields}
+    result = cct_keras.train(
+        images,
+        "cct_2_3x2_32",
+        "small",
+        epochs=epochs,
+        seed=seed,
+        verbose=False,
+        **fields,
+    )
+    return result.metrics["test"]["top1"], result.metrics["seconds"]
+
+
+def load(folder, count):
+    """The first images of every class to train on, the last ones to compare by."""
+    folder = folder / "train"
+    return read_images(folder, slice(count)), read_images(
+        folder, slice(-HELD_OUT, None)
+    )
+
+
+def result_file(out, way, name, seed):
+    """Where the result of one run is kept."""
+    return out / f"{way}-{name.replace(' ', '_')}-{seed}.json"
+
+
+def print_table(out, seeds):
+    """A row for each recipe, a column for each way."""
+    heads = [f"{count} a class, {epochs} epochs" for count, epochs in WAYS.values()]
+    print(f"\n| recipe | {' | '.join(heads)} |\n|{'---|' * (1 + len(heads))}")
+    for name, fields in ROWS.items():
+        cells = []
+        for way in WAYS:
+            files = [result_file(out, way, name, seed) for seed in range(seeds)]
+            values = [json.loads(f.read_text())[0] for f in files if f.exists()]
+            cells.append(" / ".join(f"{100 * v:.1f}" for v in values) or "-")
+        changed = ", ".join(f"`{k}={v}`" for k, v in fields.items()) or "base"
+        print(f"| {changed} | {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    main()
