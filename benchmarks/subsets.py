@@ -3,7 +3,9 @@
 import pathlib
 
 import numpy as np
-from PIL import Image
+
+from cct_keras.data.folder import list_images
+from cct_keras.data.folder import read_image
 
 
 def read_images(folder: pathlib.Path, part: slice) -> tuple[np.ndarray, np.ndarray]:
@@ -13,6 +15,6 @@ def read_images(folder: pathlib.Path, part: slice) -> tuple[np.ndarray, np.ndarr
         Pixels, `(count, height, width, channels)`, and labels.
     """
     classes = sorted(path for path in folder.iterdir() if path.is_dir())
-    files = [(f, i) for i, c in enumerate(classes) for f in sorted(c.iterdir())[part]]
-    images = [np.asarray(Image.open(file)) for file, _ in files]
+    files = [(f, i) for i, c in enumerate(classes) for f in list_images(c)[part]]
+    images = [read_image(file) for file, _ in files]
     return np.stack(images), np.array([label for _, label in files])

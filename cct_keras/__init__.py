@@ -32,6 +32,7 @@ from cct_keras.training import Recipe
 from cct_keras.training import evaluate
 from cct_keras.training import linear_probe
 from cct_keras.training import list_recipes
+from cct_keras.training import load_classifier
 from cct_keras.training import predict
 from cct_keras.training import train
 
@@ -57,6 +58,7 @@ __all__ = [
     "list_models",
     "list_recipes",
     "list_weights",
+    "load_classifier",
     "load_data",
     "merge_lora",
     "predict",

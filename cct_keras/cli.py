@@ -5,6 +5,12 @@ import os
 import pathlib
 import sys
 
+MODEL_HELP = (
+    "a file or run folder that `train` wrote, or VARIANT.TAG of known weights, such as "
+    "cct_2_3x2_32.cifar10_jpeg"
+)
+FIGURES = (".png", ".svg", ".pdf")
+
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command line.
@@ -64,7 +70,7 @@ def _parser():
         "pattern", nargs="?", default="*", help="such as 'cct_14_*' (default: all)"
     )
     command.add_argument(
-        "--pretrained", action="store_true", help="list published weights instead"
+        "--pretrained", action="store_true", help="list known weights instead"
     )
     command.add_argument(
         "--recipes", action="store_true", help="list the training recipes instead"
@@ -94,7 +100,7 @@ def _parser():
     command.set_defaults(run=_probe)
 
     command = commands.add_parser("evaluate", help="how good a trained model is")
-    command.add_argument("model", help="a file or run folder that `train` wrote")
+    command.add_argument("model", help=MODEL_HELP)
     command.add_argument("data", help="as for `train`")
     command.add_argument(
         "--split", choices=("test", "validation", "train"), default="test"
@@ -104,9 +110,15 @@ def _parser():
     command.set_defaults(run=_evaluate)
 
     command = commands.add_parser("predict", help="what a trained model sees")
-    command.add_argument("model", help="a file or run folder that `train` wrote")
+    command.add_argument("model", help=MODEL_HELP)
     command.add_argument("images", nargs="+", help="image files or folders of them")
     command.add_argument("--top", type=int, default=5, metavar="N")
+    command.add_argument(
+        "--figure",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="also draw the first 24 with their classes (.png, .svg or .pdf)",
+    )
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(run=_predict)
 
@@ -140,7 +152,9 @@ def _parser():
         "source", help=".pth, .pt, .bin, .pth.zip, .safetensors, a URL, or .keras"
     )
     command.add_argument(
-        "out", type=pathlib.Path, help=".keras or .weights.h5; see --to"
+        "out",
+        type=pathlib.Path,
+        help=".keras or .weights.h5 (of a .keras the latter); see --to",
     )
     command.add_argument(
         "--to",
@@ -206,7 +220,7 @@ def _add_train(commands):
     command.add_argument(
         "--teacher",
         metavar="MODEL",
-        help="learn also from this .keras file, or folder of a run",
+        help="learn also from this .keras file, folder of a run, or VARIANT.TAG",
     )
     command.add_argument(
         "--distill",
@@ -318,11 +332,15 @@ def _list(arguments):
 def _list_weights(names):
     from cct_keras.pretrained import WEIGHTS
 
-    print(f"{'variant':<20}{'weights':<23}{'classes':>7}  {'published top-1':>15}")
+    print(f"{'variant':<33}{'weights':<23}{'classes':>7}{'top-1':>9}  from")
     for row in WEIGHTS:
         if row.variant in names:
             classes = row.dataset.num_classes
-            print(f"{row.variant:<20}{row.tag:<23}{classes:>7}  {row.top1:>13.2f} %")
+            source = "this package" if row.is_shipped else "published"
+            print(
+                f"{row.variant:<33}{row.tag:<23}{classes:>7}"
+                f"{row.top1:>7.2f} %  {source}"
+            )
 
 
 def _summary(arguments):
@@ -479,7 +497,13 @@ def _predict(arguments):
     import json
 
     from cct_keras.training import predict
+    from cct_keras.training.preview import write_predictions
 
+    figure = arguments.figure
+    if figure is not None and figure.suffix not in FIGURES:
+        raise ValueError(
+            f"--figure must end in {', '.join(FIGURES)}. Received: {figure}"
+        )
     rows = predict(arguments.model, arguments.images, top=arguments.top)
     if arguments.json:
         print(json.dumps(rows, indent=2))
@@ -489,6 +513,8 @@ def _predict(arguments):
                 print(row["image"])
                 for answer in row["classes"]:
                     print(f"  {answer['probability']:>7.2%}  {answer['name']}")
+    if figure is not None and any("classes" in row for row in rows):
+        print(f"figure: {write_predictions(figure, rows)}", file=sys.stderr)
     errors = [row["error"] for row in rows if "error" in row]
     if errors:
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""

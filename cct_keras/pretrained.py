@@ -1,5 +1,6 @@
-"""Published weights by name: rows of plain data, and how they are fetched."""
+"""Weights by name, published or shipped: rows of plain data, and how they are found."""
 
+import hashlib
 import io
 import json
 import os
@@ -27,7 +28,9 @@ from cct_keras.download import is_url
 from cct_keras.download import recorded_hash
 from cct_keras.layers import ConvTokenizer
 from cct_keras.layers import EncoderBlock
+from cct_keras.layers import Preprocessing
 from cct_keras.layers.position_embedding import kind_of_table
+from cct_keras.models.factory import create_model
 from cct_keras.models.transfer import NATIVE_SUFFIXES
 from cct_keras.models.transfer import load_keras_file
 from cct_keras.models.transfer import stored_layers
@@ -41,39 +44,97 @@ DEIT = "https://dl.fbaipublicfiles.com/deit/"
 LEGACY = "https://github.com/SHI-Labs/Compact-Transformers/files/"
 
 
-# What a tag begins with: the data set's name in tensorflow-datasets.
+# What a tag begins with: the name of its data set.
 TRAINED_ON = {
     "cifar10": "cifar10",
     "cifar100": "cifar100",
     "flowers102": "oxford_flowers102",
     "imagenet": "imagenet2012",
+    "mnist": "mnist",
+    "digits": "digits",
 }
+# In a wheel the files are inside the package, in a checkout beside it.
+SHIPPED_FOLDERS = (
+    pathlib.Path(__file__).parent / "weights",
+    pathlib.Path(__file__).parents[1] / "weights",
+)
+
+
+class Provenance(NamedTuple):
+    """How shipped weights were made.
+
+    Attributes:
+        data: The data set.
+        split: How many images trained, chose the epoch and tested.
+        recipe: Recipe and what was changed in it.
+        fingerprint: Hash of all images and labels.
+        seed: Seed of the run.
+        epochs: How many there were.
+        minutes: Wall time of the training.
+        hardware: What it ran on.
+        top1_ci95: 95 % interval of the accuracy, in percent.
+        train: The command that trains it again.
+        check: The command that measures its accuracy again.
+    """
+
+    data: str
+    split: str
+    recipe: str
+    fingerprint: str
+    seed: int
+    epochs: int
+    minutes: float
+    hardware: str
+    top1_ci95: tuple[float, float]
+    train: str
+    check: str
 
 
 class Weights(NamedTuple):
-    """One published file.
+    """One file of weights.
 
     Attributes:
         variant: The architecture it belongs to.
         tag: Its name there; what stands before the first `_` is the data set.
-        url: Where the authors keep it.
-        top1: Published accuracy in percent.
+        url: Where the authors keep it; `None` for one that comes with the package.
+        top1: Accuracy in percent, as published or as measured for a shipped file.
         mirrors: Other addresses of the same bytes.
-        sha256: Its hash or the first digits of it, if known; else that of the first
-            download counts.
+        sha256: Its hash, of a published file perhaps only the first digits; if it is
+            not known, that of the first download counts.
+        crop: Share of an image that evaluation keeps, if not that of the data set.
+        normalisation: Mean and deviation of each channel, if not those that are
+            known of the data set.
+        provenance: How it was made, if here.
     """
 
     variant: str
     tag: str
-    url: str
+    url: str | None
     top1: float
     mirrors: tuple = ()
     sha256: str | None = None
+    crop: float | None = None
+    normalisation: tuple[tuple, tuple] | None = None
+    provenance: Provenance | None = None
+
+    @property
+    def is_shipped(self) -> bool:
+        """Whether it comes with the package."""
+        return self.url is None
+
+    @property
+    def shipped_file(self) -> str:
+        """Its name in the folder of shipped files."""
+        return f"{self.variant}.{self.tag}.weights.h5"
 
     @property
     def dataset(self) -> KnownDataset:
-        """The data set it was trained on."""
-        return dataset_of(self.tag)
+        """The data set it was trained on, as the weights expect its images."""
+        data = DATASETS[_dataset_name(self.tag)]
+        if self.normalisation is not None:
+            mean, std = self.normalisation
+            data = data._replace(mean=mean, std=std)
+        return data if self.crop is None else data._replace(crop=self.crop)
 
 
 # fmt: off
@@ -109,7 +170,8 @@ WEIGHTS = [
     for data, (number, top1) in zip(("cifar10", "cifar100"), rows, strict=True)
 ] + [
     # A name ends in the first digits of the file's hash.
-    Weights(variant, "imagenet", f"{DEIT}{variant}-{digits}.pth", top1, sha256=digits)
+    # Their evaluation takes 224 of 256 pixels.
+    Weights(variant, "imagenet", f"{DEIT}{variant}-{digits}.pth", top1, sha256=digits, crop=0.875)
     for variant, digits, top1 in (
         ("deit_tiny_patch16_224", "a1311bcf", 72.2),
         ("deit_small_patch16_224", "cd65a155", 79.9),
@@ -123,6 +185,75 @@ WEIGHTS = [
 ]
 # fmt: on
 
+# === Trained here ===
+
+HARDWARE = "2 cores of an AMD EPYC, no accelerator, TensorFlow"
+WEIGHTS += [
+    Weights(
+        "cct_2_3x2_32",
+        "cifar10_jpeg",
+        url=None,
+        top1=83.41,
+        sha256="3361660b5bd08e1d59ea7a8be48f0fee78b842bd2a4036bf126bfdce32883ed2",
+        normalisation=((0.4912, 0.482, 0.4464), (0.2453, 0.2429, 0.2606)),
+        provenance=Provenance(
+            data="CIFAR-10 (JPEG)",
+            split="45,000 / 5,000 / 10,000 images to train, validate, test",
+            recipe="small",
+            fingerprint="5f2482a42e4842f46495a54a8142ae541efd9fae7431775897291160bf9d661e",
+            seed=0,
+            epochs=50,
+            minutes=64,
+            hardware=HARDWARE,
+            top1_ci95=(82.67, 84.13),
+            train="cct-keras train CIFAR10_FOLDER --recipe small --seed 0 --out runs/cifar10_jpeg",
+            check="cct-keras evaluate cct_2_3x2_32.cifar10_jpeg CIFAR10_FOLDER",
+        ),
+    ),
+    Weights(
+        "cct_2_3x2_32",
+        "mnist",
+        url=None,
+        top1=99.25,
+        sha256="d4a142e530e9f0facab026a4aba5358d4804421485200d9a90d3068d9272e2fe",
+        normalisation=((0.1307,), (0.3082,)),
+        provenance=Provenance(
+            data="MNIST",
+            split="54,000 / 6,000 / 10,000 images to train, validate, test",
+            recipe="small, epochs=8",
+            fingerprint="9eca9b7b1472bd236ee8cdb6efe3f33892acf5656298aafcb50f59a8b0dac226",
+            seed=0,
+            epochs=8,
+            minutes=9.4,
+            hardware=HARDWARE,
+            top1_ci95=(99.06, 99.4),
+            train="cct-keras train MNIST_FOLDER --recipe small --epochs 8 --seed 0 --out runs/mnist",
+            check="cct-keras evaluate cct_2_3x2_32.mnist MNIST_FOLDER",
+        ),
+    ),
+    Weights(
+        "cct_2_3x2_32",
+        "digits",
+        url=None,
+        top1=99.72,
+        sha256="4684701dfaf52bd06c14a58d42cd4590837c09874cb7d1582ba88e8713cebdd6",
+        normalisation=((0.306,), (0.3763,)),
+        provenance=Provenance(
+            data="scikit-learn's digits",
+            split="1,293 / 144 / 360 images to train, validate, test",
+            recipe="small",
+            fingerprint="c18faa03b18e8323a36d1f0f0dd38dd998f0980c96f05ddeb11be18f1399ca38",
+            seed=0,
+            epochs=50,
+            minutes=0.9,
+            hardware=HARDWARE,
+            top1_ci95=(98.44, 99.95),
+            train="cct-keras train digits --recipe small --seed 0 --out runs/digits",
+            check="cct-keras evaluate cct_2_3x2_32.digits digits",
+        ),
+    ),
+]
+
 # `_c100` and `_fl` name classes; the weights belong to the architecture.
 ALIASES = {
     "cct_7_3x1_32_c100": "cct_7_3x1_32",
@@ -132,7 +263,7 @@ ALIASES = {
 
 
 def list_weights(variant: str) -> list[str]:
-    """Tags of the published weights of a variant.
+    """Tags of the weights of a variant, published and shipped.
 
     Example:
 
@@ -144,12 +275,13 @@ def list_weights(variant: str) -> list[str]:
 
 
 def preprocess_input(images, weights: str):
-    """Scales images as the published weights expect them.
+    """Scales images as the weights of a tag expect them.
 
     Wrong constants cost nearly all of the accuracy.
 
     Args:
-        images: Array or tensor with values from 0 to 255, RGB in the last axis.
+        images: Array or tensor with values from 0 to 255, the
+            channels in the last axis.
         weights: Tag of the weights, such as `"cifar10"` or `"imagenet"`.
 
     Returns:
@@ -171,8 +303,14 @@ def class_names(weights: str) -> list[str]:
 
 
 def dataset_of(weights: str) -> KnownDataset:
-    """The data set of a tag."""
-    return DATASETS[_dataset_name(weights)]
+    """The data set of a tag, normalised as its weights expect it."""
+    data = DATASETS[_dataset_name(weights)]
+    for row in WEIGHTS:
+        if row.tag == weights:
+            data = data._replace(mean=row.dataset.mean, std=row.dataset.std)
+    if data.mean is None:
+        raise ValueError(f"there are no weights with the tag {weights!r}")
+    return data
 
 
 def _dataset_name(weights):
@@ -182,6 +320,42 @@ def _dataset_name(weights):
             f"`weights` must be a tag of {', '.join(TRAINED_ON)}. Received: {weights!r}"
         )
     return TRAINED_ON[beginning]
+
+
+def create_classifier(variant: str, tag: str) -> keras.Model:
+    """A model that takes raw images and knows its classes, as `train` saves it.
+
+    Args:
+        variant: Name of the variant.
+        tag: Tag of its weights.
+    """
+    row = find_weights(variant, tag)
+    data = row.dataset
+    decided, file = variant_defaults(variant, tag)
+    side = VARIANTS[variant].image_size
+    size = decided.pop("input_shape", (side, side))[:2]
+    trained_on = None
+    if row.is_shipped:
+        told = row.provenance
+        cut = {"validation": 0.1, "test": 0.15, "seed": told.seed}
+        trained_on = {"name": told.data, "fingerprint": told.fingerprint, "cut": cut}
+    images = keras.Input((None, None, len(data.mean)), name="images")
+    normalised = Preprocessing(
+        size,
+        mean=data.mean,
+        std=data.std,
+        crop=data.crop,
+        class_names=class_names(tag),
+        trained_on=trained_on,
+        name="preprocessing",
+    )(images)
+    return create_model(
+        variant,
+        input_tensor=normalised,
+        weights=file,
+        data_format="channels_last",
+        **decided,
+    )
 
 
 # === Files ===
@@ -205,14 +379,17 @@ def variant_defaults(variant: str, weights) -> tuple[dict, object]:
         weights: A tag, a path, a URL or a mapping.
 
     Returns:
-        Constructor arguments (classes, kind of positions) and the weights in a
-        form that `load` takes.
+        Constructor arguments (classes, kind of positions, for shipped weights the
+        shape of the images) and the weights in a form that `load` takes.
     """
     if _is_native(weights):
         return {}, weights
     if is_tag(weights):
-        source, told = fetch(find_weights(variant, weights)), {}
+        row = find_weights(variant, weights)
+        source, told = fetch(row), {}
         stored = _stored_architecture(source)
+        if row.is_shipped:
+            told["input_shape"] = (*stored["input_shape"], len(row.dataset.mean))
         kind, classes = stored["positional_embedding"], stored["num_classes"]
     else:
         source, told = read_weights(weights)
@@ -260,7 +437,7 @@ def origin_of(variant: str, weights) -> Origin:
             decided.get("num_classes", 0),
         )
     if is_tag(weights):
-        data = dataset_of(weights)
+        data = find_weights(variant, weights).dataset
         known = (tuple(class_names(weights)), data.mean, data.std)
     else:
         known = _stored_preprocessing(weights)
@@ -346,11 +523,13 @@ def find_weights(variant: str, tag: str) -> Weights:
 
 
 def fetch(row: Weights) -> pathlib.Path:
-    """Downloads a row's file, converts it, and returns the converted file.
+    """The file of a row: a shipped one, or a download that was converted.
 
     `CCT_KERAS_WEIGHTS_URL` puts another address in the place of the official
     ones, with the same paths below it.
     """
+    if row.is_shipped:
+        return _find_shipped(row)
     mirror = os.environ.get("CCT_KERAS_WEIGHTS_URL")
     urls = (row.url, *row.mirrors)
     if mirror:
@@ -365,6 +544,24 @@ def fetch(row: Weights) -> pathlib.Path:
         with atomic_file(converted) as temporary:
             model.save_weights(temporary)
     return converted
+
+
+def _find_shipped(row):
+    for folder in SHIPPED_FOLDERS:
+        path = folder / row.shipped_file
+        if path.is_file():
+            with path.open("rb") as content:
+                digest = hashlib.file_digest(content, "sha256").hexdigest()
+            if digest != row.sha256:
+                raise ValueError(
+                    f"{path} is not the file that was shipped (SHA-256 {digest}, "
+                    f"expected {row.sha256}): install the package again"
+                )
+            return path
+    raise ValueError(
+        f"{row.shipped_file} should have come with the package, but is not in "
+        f"{' or '.join(map(str, SHIPPED_FOLDERS))}: install the package again"
+    )
 
 
 def _is_native(weights):

@@ -39,7 +39,8 @@ def test_list_of_weights(capsys):
     assert cli.main(["list", "cct_14*", "--pretrained"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4
-    assert lines[1].split() == ["cct_14_7x2_224", "imagenet", "1000", "80.67", "%"]
+    row = ["cct_14_7x2_224", "imagenet", "1000", "80.67", "%", "published"]
+    assert lines[1].split() == row
 
 
 def test_summary(capsys):

@@ -40,8 +40,10 @@ def run(
     _check_target(out, to, force)
     overrides = {k: v for k, v in overrides.items() if v is not None}
     if source.endswith(".keras"):
-        if to != "torch":
-            raise CheckpointError(f"{source} is a Keras file already; see --to torch")
+        if out.suffix == ".keras":
+            raise CheckpointError(
+                f"{source} is a Keras file already: write a .weights.h5, or --to torch"
+            )
         model = _load_keras(source)
         state, told = state_of(model), {}
         with _notes():

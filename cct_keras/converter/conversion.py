@@ -176,7 +176,7 @@ def to_torch(model: keras.Model, path) -> None:
 
 
 def note_lost_layers(model: keras.Model) -> None:
-    """Warns of preprocessing, which a PyTorch file cannot hold."""
+    """Warns of preprocessing, which a file of weights cannot hold."""
     names = [layer.name for layer in model.layers]
     before = [
         layer.name
@@ -185,7 +185,7 @@ def note_lost_layers(model: keras.Model) -> None:
     ]
     if before:
         warnings.warn(
-            f"to_torch: {', '.join(before)} before the tokenizer of {model.name!r} "
+            f"{', '.join(before)} before the tokenizer of {model.name!r} "
             "is not part of the file",
             stacklevel=3,
         )

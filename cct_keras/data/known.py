@@ -59,12 +59,17 @@ CIFAR_NAMES = {
         trout tulip turtle wardrobe whale willow_tree wolf woman worm
     """,
 }
+# tensorflow-datasets takes seconds to answer, or does not have them.
+CLASS_NAMES = {
+    **CIFAR_NAMES,
+    **dict.fromkeys(("digits", "mnist"), "0 1 2 3 4 5 6 7 8 9"),
+}
 
 
 def known_class_names(name: str) -> tuple[str, ...]:
     """Names of the classes of a data set of `DATASETS`, in the order of its labels."""
-    if name in CIFAR_NAMES:
-        return tuple(CIFAR_NAMES[name].split())
+    if name in CLASS_NAMES:
+        return tuple(CLASS_NAMES[name].split())
     import tensorflow_datasets as tfds
 
     return tuple(tfds.builder(name).info.features["label"].names)

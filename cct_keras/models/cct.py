@@ -65,7 +65,7 @@ def CCT(
         pooling: What a model without top returns: `None` for the tokens, or
             their `"seq"` (sequence pooling), `"avg"` or `"max"`.
         classifier_activation: Activation of the head; `None` returns logits.
-        weights: `None` for a fresh model; a tag of published weights, such as
+        weights: `None` for a fresh model; a tag of known weights, such as
             `"imagenet"`; or a `.weights.h5`, a `.keras` or an official `.pth`
             file. Positions of another grid are resized, other channels adapted;
             for another number of classes the head stays fresh, with a warning.

@@ -76,7 +76,7 @@ def list_models(pattern: str = "*", *, pretrained: bool = False) -> list[str]:
 
     Args:
         pattern: Such as `"cct_14_*"`.
-        pretrained: Whether to list only variants with published weights, whose
+        pretrained: Whether to list only variants with known weights, whose
             tags `list_weights` tells.
 
     Example:

@@ -38,7 +38,7 @@ def load_weights(model: keras.Model, weights) -> None:
 
     Args:
         model: The model to fill.
-        weights: A tag of published weights, a `.weights.h5` or `.keras` file, or
+        weights: A tag of known weights, a `.weights.h5` or `.keras` file, or
             a checkpoint of the original PyTorch code.
     """
     # Published weights need the converter, which needs the models.

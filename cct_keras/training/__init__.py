@@ -3,6 +3,7 @@
 from cct_keras.training.distillation import DistillationAccuracy
 from cct_keras.training.distillation import DistillationLoss
 from cct_keras.training.evaluation import evaluate
+from cct_keras.training.evaluation import load_classifier
 from cct_keras.training.evaluation import predict
 from cct_keras.training.probe import linear_probe
 from cct_keras.training.recipe import Recipe
@@ -24,6 +25,7 @@ __all__ = [
     "find_recipe",
     "linear_probe",
     "list_recipes",
+    "load_classifier",
     "predict",
     "train",
 ]

@@ -13,6 +13,9 @@ from cct_keras.data.folder import list_images
 from cct_keras.data.folder import read_image
 from cct_keras.data.raw import DataError
 from cct_keras.layers import Preprocessing
+from cct_keras.models.variants import VARIANTS
+from cct_keras.pretrained import create_classifier
+from cct_keras.pretrained import is_tag
 from cct_keras.training.answers import answer
 from cct_keras.training.metrics import classification_metrics
 from cct_keras.training.run_folder import MODEL
@@ -24,7 +27,7 @@ def evaluate(
     """Measures a model on a data set.
 
     Args:
-        model: A model that `train` made, or its file.
+        model: A model that `train` made, its file, or `VARIANT.TAG`.
         data: What `load_data` takes.
         split: `"test"`, `"validation"` or `"train"`. Of data without such a split,
             it is what `train` cut off these same data, or all of other data.
@@ -89,7 +92,7 @@ def predict(model, sources, *, top: int = 5) -> list[dict]:
     """What a model says about images.
 
     Args:
-        model: A model that `train` made, or its file.
+        model: A model that `train` made, its file, or `VARIANT.TAG`.
         sources: Image files, folders of them, or arrays `(height, width,
             channels)` with values from 0 to 255, or floats from 0 to 1; one, a
             list, or a batch.
@@ -139,12 +142,30 @@ def predict(model, sources, *, top: int = 5) -> list[dict]:
 
 
 def load_classifier(model) -> keras.Model:
-    """A model from its file; a model is returned as it is."""
+    """A model that takes raw images and knows its classes.
+
+    Args:
+        model: A file or run folder of `train`, or the name of known weights,
+            `VARIANT.TAG`. A model is returned as it is.
+
+    Returns:
+        A Keras model: images of any size with values from 0 to 255 in,
+        probabilities out.
+
+    Example:
+
+    >>> model = load_classifier("cct_2_3x2_32.cifar10_jpeg")
+    >>> model.predict(images)  # doctest: +SKIP
+    """
     if isinstance(model, keras.Model):
         return model
     path = pathlib.Path(model)
     if path.is_dir():
         path = path / MODEL
+    elif not path.exists():
+        variant, _, tag = str(model).partition(".")
+        if variant in VARIANTS and tag not in ("", "keras", "h5") and is_tag(tag):
+            return create_classifier(variant, tag)
     if not path.is_file():
         raise DataError(f"no such model file: {model}")
     try:

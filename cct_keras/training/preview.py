@@ -1,10 +1,14 @@
-"""A picture of what a model sees in training, before any time goes into it."""
+"""Pictures of what a model sees in training, and of what it says."""
 
 import pathlib
 
+from cct_keras.data.folder import read_image
 from cct_keras.training import figures
 from cct_keras.training.recipe import Recipe
 from cct_keras.training.trainer import load_for
+
+# Shorter side of a picture in a grid
+SHRINK = 256
 
 
 def write_preview(
@@ -36,4 +40,27 @@ def write_preview(
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     figures.samples(pixels, targets, data.class_names).savefig(path, dpi=110)
+    return path
+
+
+def write_predictions(path, rows: list[dict]) -> pathlib.Path:
+    """Writes a grid of images with the likeliest class and its probability.
+
+    Args:
+        path: File to write; its suffix decides the format.
+        rows: What `predict` returned for image files; the first 24 that could be
+            read are drawn.
+
+    Returns:
+        The path.
+    """
+    rows = [row for row in rows if "classes" in row][: figures.MOST_PICTURES]
+    figure = figures.predictions(
+        [read_image(row["image"], channels=None, shrink=SHRINK) for row in rows],
+        [row["classes"][0]["name"] for row in rows],
+        [row["classes"][0]["probability"] for row in rows],
+    )
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
     return path

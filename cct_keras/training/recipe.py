@@ -93,8 +93,8 @@ class Recipe:
         lora_alpha: Adapters are scaled by `lora_alpha / lora_rank`; by default 1.
         lora_targets: Projections that get an adapter: `"qkv"`, `"proj"`,
             `"linear1"` and `"linear2"`, in one block as `"block_0/qkv"`.
-        teacher: A model to learn from beside the labels: its file, or the folder of
-            a run.
+        teacher: A model to learn from beside the labels: its file, the folder of a
+            run, or `VARIANT.TAG` of known weights.
         distill: How: `"hard"`, from the class it finds likeliest, or `"soft"`, from
             its probabilities; with a teacher `"hard"` by default.
         distill_tau: Temperature of `"soft"`.

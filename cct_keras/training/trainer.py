@@ -121,15 +121,15 @@ def train(
         recipe: One of `list_recipes()`, a `Recipe` or a YAML file. By default
             `small`, or `finetune` if there are weights to start from.
         epochs: Epochs instead of the recipe's; warmup and the like scale.
-        weights: Weights to start from: a tag of published weights, a `.keras`, a
+        weights: Weights to start from: a tag of known weights, a `.keras`, a
             `.weights.h5` or an official `.pth` file, or the folder of a run. The
             head starts fresh if the classes are others, positions are resized,
             the first convolution is adapted to the channels; images are
             normalised as they were for the weights, if that is known.
         teacher: A model to learn from beside the labels, see `Recipe.distill`: a
-            Keras model, its file, the folder of a run, or a function from images,
-            `(batch, height, width, channels)` with values from 0 to 255, to logits
-            or probabilities. The trained model knows nothing of it.
+            Keras model, its file, the folder of a run, `VARIANT.TAG`, or a function
+            from images, `(batch, height, width, channels)` with values from 0 to 255,
+            to logits or probabilities. The trained model knows nothing of it.
         out: Folder for the model, snapshots, logs and the report; `None` writes
             nothing.
         image_size: Side, or height and width, of the model's images.
@@ -645,7 +645,7 @@ def compile_model(
         optimizer = adamw(schedule, epsilon=1e-8, **common)
     else:
         optimizer = sgd(schedule, momentum=0.9, nesterov=True, **common)
-    optimizer.exclude_from_weight_decay(var_list=_not_decayed(model, recipe))
+    optimizer.exclude_from_weight_decay(var_list=find_undecayed(model, recipe))
     if scales:
         # Keras does it by itself only if the model has the policy, not its layers.
         wrapper = keras.optimizers.LossScaleOptimizer
@@ -678,7 +678,8 @@ def compile_model(
     return schedule
 
 
-def _not_decayed(model, recipe):
+def find_undecayed(model: keras.Model, recipe: Recipe) -> list:
+    """The weights that a recipe exempts from weight decay."""
     if recipe.decay_exempt == "nothing":
         return []
     tables = ("position_embedding", "class_token")

@@ -82,7 +82,20 @@ def test_preprocessing_that_is_lost_is_named(tmp_path, capsys):
     model.save(tmp_path / "a.keras")
     source, out = str(tmp_path / "a.keras"), str(tmp_path / "a.safetensors")
     assert cli.main(["convert", source, out, "--to", "torch"]) == 0
-    assert "note: to_torch: scale before the tokenizer" in capsys.readouterr().out
+    assert "note: scale before the tokenizer" in capsys.readouterr().out
+
+
+def test_the_weights_alone_of_a_keras_file(tmp_path, capsys):
+    model = cct_keras.create_model("cct_2_3x2_32", input_shape=(16, 16, 1))
+    model.save(tmp_path / "a.keras")
+    source, out = str(tmp_path / "a.keras"), tmp_path / "a.weights.h5"
+    assert cli.main(["convert", source, str(out)]) == 0
+    assert "self-check" in capsys.readouterr().out
+    x = images(2, 16, 16, 1)
+    again = cct_keras.create_model("cct_2_3x2_32", input_shape=(16, 16, 1), weights=out)
+    np.testing.assert_array_equal(predict(again, x), predict(model, x))
+    assert cli.main(["convert", source, str(tmp_path / "b.keras")]) == 2
+    assert "is a Keras file already" in capsys.readouterr().err
 
 
 def test_convert_with_changes(official, tmp_path, capsys):
