@@ -1,6 +1,6 @@
 """Who is further after the same minutes? This package and its PyTorch peer.
 
-    python benchmarks/time_to_accuracy.py CIFAR10_FOLDER [--minutes 3] [--seeds 3]
+    python benchmarks/time_to_accuracy.py CIFAR10_FOLDER [--minutes 2.5] [--seeds 3]
 
 The folder holds `{train,test}/<class>/*`. CCT-2/3x2 learns from the first images of
 each class for a fixed time, with the rates of `small`, shifts and flips, AdamW and
@@ -63,7 +63,7 @@ def main():
     """Runs what is missing, then prints the table and draws the picture."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=pathlib.Path)
-    parser.add_argument("--minutes", type=float, default=3.0)
+    parser.add_argument("--minutes", type=float, default=2.5)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--images", type=int, default=1000, help="a class, to train")
     parser.add_argument("--out", type=pathlib.Path, default="runs/time_to_accuracy")

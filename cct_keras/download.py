@@ -101,9 +101,14 @@ def _record(path):
     return path.with_name(path.name + ".sha256")
 
 
-def _verify(path, expected, name):
+def file_hash(path: pathlib.Path) -> str:
+    """SHA-256 of a file, as it is now."""
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _verify(path, expected, name):
+    found = file_hash(path)
     if expected is not None and not found.startswith(expected):
         if path.name.endswith(".part"):
             path.unlink()

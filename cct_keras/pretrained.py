@@ -1,6 +1,5 @@
 """Weights by name, published or shipped: rows of plain data, and how they are found."""
 
-import hashlib
 import io
 import json
 import os
@@ -23,6 +22,7 @@ from cct_keras.data.known import DATASETS
 from cct_keras.data.known import KnownDataset
 from cct_keras.data.known import known_class_names
 from cct_keras.download import download
+from cct_keras.download import file_hash
 from cct_keras.download import forget_on_error
 from cct_keras.download import is_url
 from cct_keras.download import recorded_hash
@@ -550,8 +550,7 @@ def _find_shipped(row):
     for folder in SHIPPED_FOLDERS:
         path = folder / row.shipped_file
         if path.is_file():
-            with path.open("rb") as content:
-                digest = hashlib.file_digest(content, "sha256").hexdigest()
+            digest = file_hash(path)
             if digest != row.sha256:
                 raise ValueError(
                     f"{path} is not the file that was shipped (SHA-256 {digest}, "

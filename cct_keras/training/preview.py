@@ -2,6 +2,7 @@
 
 import pathlib
 
+from cct_keras.atomic_file import atomic_file
 from cct_keras.data.folder import read_image
 from cct_keras.training import figures
 from cct_keras.training.recipe import Recipe
@@ -37,10 +38,7 @@ def write_preview(
     batches = data.training_pipeline(recipe, epochs=1, seed=seed)
     images, targets = next(batches.take(1).as_numpy_iterator())
     pixels = images.clip(0, 255).round().astype("uint8")
-    path = pathlib.Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figures.samples(pixels, targets, data.class_names).savefig(path, dpi=110)
-    return path
+    return _save(figures.samples(pixels, targets, data.class_names), path)
 
 
 def write_predictions(path, rows: list[dict]) -> pathlib.Path:
@@ -60,7 +58,12 @@ def write_predictions(path, rows: list[dict]) -> pathlib.Path:
         [row["classes"][0]["name"] for row in rows],
         [row["classes"][0]["probability"] for row in rows],
     )
+    return _save(figure, path)
+
+
+def _save(figure, path):
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    with atomic_file(path) as temporary:
+        figure.savefig(temporary, dpi=110)
     return path
