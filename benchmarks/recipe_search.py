@@ -2,12 +2,12 @@
 
     python benchmarks/recipe_search.py CIFAR10_FOLDER [--only PATTERN] [--seeds N]
 
-The folder holds `train/<class>/*`. Every row changes the base recipe in one or two
-fields and is trained in two ways: on a few images, and for longer on more (`--only
-'more/*'`), which was done for the best rows. Accuracy is that of 5,000 other training
-images; the test images are not touched. A result is a file as soon as it is there:
-interrupted, the same command goes on, and several commands with other patterns share
-the work.
+The folder holds `train/<class>/*`. Every row changes the base recipe in a few fields
+and is trained in three ways: on a few images, for longer on more (`--only 'more/*'`),
+and the same in bfloat16 (`--only 'fast/*'`); the latter two were done for some rows.
+Accuracy is that of 5,000 other training images; the test images are not touched. A
+result is a file as soon as it is there: interrupted, the same command goes on, and
+several commands with other patterns share the work.
 """
 
 import argparse
@@ -48,9 +48,22 @@ ROWS = {
     "erase": {"erase_prob": 0.25},
     "mixup": {"mixup": 0.2},
     "cutmix": {"cutmix": 1.0, "mix_prob": 0.5},
+    "auto, lr 3e-3": {"augment": "auto", "lr": 3e-3},
+    "auto, drops 0.1": {
+        "augment": "auto",
+        "attention_dropout": 0.1,
+        "stochastic_depth": 0.1,
+    },
+    "auto, erase": {"augment": "auto", "erase_prob": 0.25},
+    "auto, mixup": {"augment": "auto", "mixup": 0.2},
+    "auto, cutmix": {"augment": "auto", "cutmix": 1.0, "mix_prob": 0.5},
 }
-# Images a class and epochs.
-WAYS = {"few": (200, 40), "more": (500, 50)}
+# Images a class, epochs, precision.
+WAYS = {
+    "few": (200, 40, "float32"),
+    "more": (500, 50, "float32"),
+    "fast": (500, 50, "mixed_bfloat16"),
+}
 HELD_OUT = 500
 
 
@@ -68,20 +81,20 @@ def main():
     if arguments.seeds < 1 or not fnmatch.filter(found, arguments.only):
         parser.error("nothing to run: see --seeds and --only")
     arguments.out.mkdir(parents=True, exist_ok=True)
-    for way, (count, epochs) in WAYS.items():
+    for way, (count, epochs, precision) in WAYS.items():
         images = None
         names = [n for n in ROWS if fnmatch.fnmatch(f"{way}/{n}", arguments.only)]
         for seed, name in itertools.product(range(arguments.seeds), names):
             path = result_file(arguments.out, way, name, seed)
             if not path.exists():
                 images = images or load(arguments.data, count)
-                accuracy = run(images, epochs, seed, ROWS[name])
+                accuracy = run(images, epochs, precision, seed, ROWS[name])
                 path.write_text(json.dumps(accuracy))
                 print(f"{way}/{name}/{seed}: {accuracy:.2%}", flush=True)
     print_table(arguments.out, arguments.seeds)
 
 
-def run(images, epochs, seed, fields):
+def run(images, epochs, precision, seed, fields):
     """Accuracy of one recipe."""
     fields = {**BASE, **fields}
     result = cct_keras.train(
@@ -89,6 +102,7 @@ def run(images, epochs, seed, fields):
         "cct_2_3x2_32",
         "small",
         epochs=epochs,
+        precision=precision,
         seed=seed,
         verbose=False,
         **fields,
@@ -111,7 +125,7 @@ def result_file(out, way, name, seed):
 
 def print_table(out, seeds):
     """A row for each recipe, a column for each way."""
-    heads = [f"{count} a class, {epochs} epochs" for count, epochs in WAYS.values()]
+    heads = [f"{c} a class, {e} epochs, {p}" for c, e, p in WAYS.values()]
     print(f"\n| recipe | {' | '.join(heads)} |\n|{'---|' * (1 + len(heads))}")
     for name, fields in ROWS.items():
         cells = []

@@ -74,6 +74,7 @@ def benchmark(
     image_size: int | tuple[int, int] | None = None,
     jit: bool | None = None,
     remat: bool = False,
+    precision: str = "mixed",
     rounds: int = 5,
     seconds: float = 1.0,
     say=lambda text: None,
@@ -89,6 +90,7 @@ def benchmark(
         image_size: Side, or `(height, width)`, if not the variant's own.
         jit: Whether to compile with XLA; by default what `train` and `predict` do.
         remat: Whether training computes the blocks again instead of keeping them.
+        precision: As in a recipe, such as `"mixed_bfloat16"`.
         rounds: How often to measure.
         seconds: About how long a round takes.
         say: Called with a line of progress.
@@ -104,6 +106,8 @@ def benchmark(
     """
     import keras
 
+    from cct_keras.training.recipes import find_recipe
+
     find_variant(variant)
     if image_size is not None:
         image_size = as_size(image_size)
@@ -111,6 +115,7 @@ def benchmark(
     if batch_size is None:
         batch_size = suitable_batch(cost)
     check_positive("benchmark", batch_size=batch_size, rounds=rounds)
+    find_recipe("small", precision=precision)
     if not seconds > 0:
         raise ValueError(
             f"benchmark: `seconds` must be more than 0. Received: seconds={seconds}"
@@ -124,6 +129,7 @@ def benchmark(
             "image_size": image_size,
             "jit": jit,
             "remat": remat,
+            "precision": precision,
         },
         {"KERAS_BACKEND": keras.config.backend()},
     )
@@ -151,6 +157,7 @@ def steps(
     image_size: tuple[int, int] | None = None,
     jit: bool | None = None,
     remat: bool = False,
+    precision: str = "mixed",
     attention_dropout: float = 0.1,
 ) -> dict:
     """What a process of `measure` does: a function of the number of steps a work."""
@@ -165,7 +172,13 @@ def steps(
 
     row = find_variant(variant)
     shape = (*(image_size or (row.image_size, row.image_size)), 3)
-    recipe = find_recipe("small", variant=variant, batch_size=batch_size, remat=remat)
+    recipe = find_recipe(
+        "small",
+        variant=variant,
+        batch_size=batch_size,
+        remat=remat,
+        precision=precision,
+    )
     dtype = precision_policy(recipe.precision)
     student = create_model(
         variant,

@@ -138,6 +138,9 @@ def _parser():
     command.add_argument(
         "--remat", action="store_true", help="compute blocks again, to save memory"
     )
+    command.add_argument(
+        "--precision", default="mixed", help="as in a recipe, such as mixed_bfloat16"
+    )
     command.add_argument("--rounds", type=int, default=5, metavar="N")
     command.add_argument(
         "--seconds", type=float, default=1.0, metavar="S", help="of a round"
@@ -537,6 +540,7 @@ def _benchmark(arguments):
             image_size=_image_size(arguments),
             jit=arguments.jit,
             remat=arguments.remat,
+            precision=arguments.precision,
             rounds=arguments.rounds,
             seconds=arguments.seconds,
         )

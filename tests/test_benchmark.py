@@ -136,7 +136,8 @@ def test_the_command_in_json(capsys):
 
 def test_the_command(capsys):
     arguments = ["--batch-size", "4", "--rounds", "1", "--seconds", "0.01"]
-    assert cli.main(["benchmark", "cvt_2_4_32", *arguments, "--image-size", "16"]) == 0
+    arguments += ["--image-size", "16", "--precision", "mixed_bfloat16"]
+    assert cli.main(["benchmark", "cvt_2_4_32", *arguments]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "GFLOP/s" in lines[0]
     assert lines[-1].split()[0] == "cvt_2_4_32"
@@ -154,6 +155,7 @@ def test_an_unknown_variant(capsys):
         (["--rounds", "0"], "`rounds` must be a positive integer"),
         (["--seconds", "0"], "`seconds` must be more than 0"),
         (["--image-size", "8", "8", "8"], "a side or a height and a width"),
+        (["--precision", "half"], "`precision` must be one of float32, mixed"),
         (["--image-size", "30"], "divisible by the patch size 4"),
     ],
 )

@@ -232,12 +232,15 @@ def _crop(store, indices, data, recipe, seed):
 
 
 def _augment(images, data, recipe, seed):
-    if recipe.augment in ("none", "keras_cv"):
+    kind = recipe.augment
+    if kind == "auto-color":
+        kind = "auto" if data.channels == 3 else "none"
+    if kind in ("none", "keras_cv"):
         return images
     fill = [255 * value for value in data.mean]
-    if recipe.augment == "auto":
+    if kind == "auto":
         return auto_augment(images, seed, fill=fill)
-    return rand_augment(images, seed, fill=fill, **parse_rand_augment(recipe.augment))
+    return rand_augment(images, seed, fill=fill, **parse_rand_augment(kind))
 
 
 def _keras_cv_augment(data, seed):

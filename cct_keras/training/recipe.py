@@ -65,7 +65,8 @@ class Recipe:
         flip: Probability of a horizontal flip; `"auto"` is 0.5 for colour images
             and 0 for grey ones, which often show characters.
         augment: timm's notation, such as `"rand-m9-mstd0.5-inc1"`, with all of its
-            fifteen operations; `"auto"` for AutoAugment's CIFAR policy;
+            fifteen operations; `"auto"` for AutoAugment's CIFAR policy, `"auto-color"`
+            to spare grey images, which often show characters, from it;
             `"keras_cv"` for keras-cv's RandAugment, which lacks Rotate, Posterize,
             Invert, Sharpness and SolarizeAdd, runs in one thread, and makes a
             resumed run compute again what came before; or `"none"`.
@@ -308,7 +309,7 @@ def _check(recipe):
             f"`flip` must be a probability or 'auto'. Received: flip={recipe.flip!r}"
         )
     _check_crop_scale(recipe)
-    if recipe.augment not in ("none", "auto", "keras_cv"):
+    if recipe.augment not in ("none", "auto", "auto-color", "keras_cv"):
         parse_rand_augment(recipe.augment)
     if recipe.variant not in VARIANTS:
         raise RecipeError(

@@ -53,7 +53,11 @@ def _row(base, about, **fields):
 
 RECIPES = {
     # === For one modest machine ===
-    "small": _row(SMALL, "A few thousand images, one modest machine: the default."),
+    "small": _row(
+        SMALL,
+        "A few thousand images, one modest machine: the default.",
+        augment="auto-color",
+    ),
     "quick": _row(
         SMALL,
         "A first look in a tenth of the time of `small`.",

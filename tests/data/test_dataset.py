@@ -377,6 +377,17 @@ def test_keras_cv_goes_on_where_it_was():
         grey.training_pipeline(recipe)
 
 
+@pytest.mark.parametrize(("channels", "same"), [(3, "auto"), (1, "none")])
+def test_auto_color_spares_grey_images(channels, same):
+    data = cct_keras.load_data(arrays(40, channels=channels))
+    found, expected = (
+        batches(data.training_pipeline(dataclasses.replace(PLAIN, augment=kind)))
+        for kind in ("auto-color", same)
+    )
+    for (a, _), (b, _) in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 EVERYTHING = find_recipe(
     "cifar10_1500",
     batch_size=8,
