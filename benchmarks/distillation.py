@@ -27,7 +27,7 @@ METHODS = {
 }
 SEEDS = (0, 1, 2)
 # CIFAR images look alike from both sides, and shifted.
-AUGMENTATION = {"flip": 0.5, "crop": "padded"}
+AUGMENTATION = {"flip": 0.5, "crop": "padded", "augment": "none"}
 
 
 def main():

@@ -23,8 +23,10 @@ TARGET = ("dog", "frog", "horse", "ship", "truck")
 # Images a class: epochs, so that more images mean more steps, but not in proportion.
 SIZES = {20: 60, 100: 30, 500: 12}
 SEEDS = (0, 1, 2)
+# As `finetune` has it, so that the start is what differs.
+SCRATCH = {"recipe": "small", "augment": "none"}
 METHODS = {
-    "from scratch": {"recipe": "small"},
+    "from scratch": SCRATCH,
     "all weights": {"layer_decay": 1.0},
     "layer decay": {},
     "first block frozen": {"freeze": 1},
@@ -79,7 +81,7 @@ def pretrain(data, out, epochs, share):
                 files = sorted((data / split / name).iterdir())
                 link(files[: round(share * len(files))], source / split / name)
         run = cct_keras.train(
-            source, "cct_2_3x2_32", "small", epochs=epochs, out=out / "pretrained"
+            source, "cct_2_3x2_32", epochs=epochs, out=out / "pretrained", **SCRATCH
         )
     print(f"pre-trained: {run.metrics['test']['top1']:.2%} of the first five classes")
     return out / "pretrained"

@@ -12,7 +12,9 @@ from cct_keras.data import DataError
 from cct_keras.data import dataset as dataset_module
 from cct_keras.training import find_recipe
 
-PLAIN = find_recipe("small", crop="none", flip=0, label_smoothing=0, batch_size=8)
+PLAIN = find_recipe(
+    "small", crop="none", flip=0, augment="none", label_smoothing=0, batch_size=8
+)
 
 
 @pytest.fixture(autouse=True)
