@@ -115,6 +115,7 @@ def benchmark(
     if batch_size is None:
         batch_size = suitable_batch(cost)
     check_positive("benchmark", batch_size=batch_size, rounds=rounds)
+    # Refuses an unknown one here and not in the other process.
     find_recipe("small", precision=precision)
     if not seconds > 0:
         raise ValueError(

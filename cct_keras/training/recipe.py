@@ -184,6 +184,8 @@ CHOICES = {
     "distill": (None, *KINDS),
     "precision": ("float32", "mixed", "mixed_bfloat16", "mixed_float16"),
 }
+# Beside timm's notation.
+AUGMENTATIONS = ("none", "auto", "auto-color", "keras_cv")
 # Name of the field: smallest and largest value.
 RANGES = {
     "epochs": (1, math.inf),
@@ -309,7 +311,13 @@ def _check(recipe):
             f"`flip` must be a probability or 'auto'. Received: flip={recipe.flip!r}"
         )
     _check_crop_scale(recipe)
-    if recipe.augment not in ("none", "auto", "auto-color", "keras_cv"):
+    if recipe.augment not in AUGMENTATIONS:
+        if not recipe.augment.startswith("rand"):
+            raise RecipeError(
+                f"`augment` must be one of {', '.join(AUGMENTATIONS)}, or timm's "
+                "notation, such as rand-m9-mstd0.5-inc1. "
+                f"Received: augment={recipe.augment!r}"
+            )
         parse_rand_augment(recipe.augment)
     if recipe.variant not in VARIANTS:
         raise RecipeError(

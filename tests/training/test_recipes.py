@@ -137,6 +137,7 @@ def test_text_becomes_the_type_of_the_field():
         ({"flip": "often"}, "`flip` must be a probability or 'auto'"),
         ({"variant": "cct_7_3x1"}, "unknown variant 'cct_7_3x1'. Did you mean"),
         ({"augment": "rand-m9-oops"}, "oops"),
+        ({"augment": "auto-colour"}, "`augment` must be one of none, auto, auto-color"),
     ],
 )
 def test_bad_fields(fields, message):
