@@ -18,6 +18,7 @@ import keras
 import numpy as np
 
 import cct_keras
+from cct_keras.recipes.rows import find_recipe
 
 STUDENTS = {"CCT-2/3x2": "cct_2_3x2_32", "ViT-Lite-2/4": "vit_2_4_32"}
 METHODS = {
@@ -119,7 +120,7 @@ def train_teacher(data, epochs, path):
     x = keras.layers.Dense(data.num_classes)(x)
     x = keras.layers.Softmax()(x)
     model = keras.Model(images, x)
-    recipe = cct_keras.training.find_recipe("small", epochs=epochs, **AUGMENTATION)
+    recipe = find_recipe("small", epochs=epochs, **AUGMENTATION)
     steps = max(1, len(data.train) // recipe.batch_size)
     model.compile(
         keras.optimizers.AdamW(

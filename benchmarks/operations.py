@@ -1,12 +1,14 @@
-"""Pieces of a training step against those of Keras, on TensorFlow.
+"""Operations of a training step against those of Keras, on TensorFlow.
 
     python benchmarks/operations.py
 
-Forward and backward of what stands between the matrix products of CCT-7/3x1 at a batch
-of 32, and one update of CCT-14/7x2's weights by AdamW; best of several rounds, in turn.
-Last, how long a short pipeline takes to end, with and without tf.data's own tuning.
+Forward and backward passes of the kernels with the sizes of CCT-7/3x1 at a batch of 32,
+and one update of the weights of CCT-14/7x2 by AdamW; the best of several rounds, in
+which both sides take turns. Last, how long a short pipeline takes to end, with and
+without tf.data's own tuning.
 """
 
+import functools
 import os
 import time
 
@@ -17,10 +19,10 @@ import tensorflow as tf
 
 import cct_keras
 from cct_keras.data.pipeline import untuned
+from cct_keras.kernels.attention import attention
+from cct_keras.kernels.gelu import gelu
 from cct_keras.layers import LayerNormalization
-from cct_keras.layers.feed_forward import exact_gelu
-from cct_keras.layers.keep_mask import keep_mask
-from cct_keras.training.fused_adam import FusedAdamW
+from cct_keras.training.optimizers import FusedAdamW
 
 ROUNDS = 15
 RATE = 0.1
@@ -30,20 +32,19 @@ def main():
     """Measures and prints a table."""
     tokens = tf.random.normal((32, 256, 256))
     hidden = tf.random.normal((32 * 256, 512))
-    weights = tf.random.normal((32, 4, 256, 256))
-    value = tf.random.normal((32, 4, 256, 64))
-    pieces = {
-        "layer normalisation": (
+    heads = [tf.random.normal((32, 4, 256, 64)) for _ in range(3)]
+    operations = {
+        "layer normalization": (
             differentiated(keras.layers.LayerNormalization(epsilon=1e-5), tokens),
             differentiated(LayerNormalization(), tokens),
         ),
         "GELU": (
             differentiated(lambda x: keras.ops.gelu(x, approximate=False), hidden),
-            differentiated(lambda x: exact_gelu(x, training=True), hidden),
+            differentiated(lambda x: gelu(x, training=True), hidden),
         ),
-        "softmax, dropout, product with the values": (
-            differentiated(stock_attention(), weights, value),
-            differentiated(our_attention(), weights, value),
+        "attention with dropout": (
+            differentiated(stock_attention(), *heads),
+            differentiated(our_attention(), *heads),
         ),
         "AdamW, 22 million weights": (
             update(keras.optimizers.AdamW),
@@ -53,7 +54,7 @@ def main():
     }
     print("| | Keras, TensorFlow | here |")
     print("|---|---|---|")
-    for name, (stock, ours) in pieces.items():
+    for name, (stock, ours) in operations.items():
         best = [float("inf")] * 2
         for _ in range(3 if "pipeline" in name else ROUNDS):
             for i, work in enumerate((stock, ours)):
@@ -89,7 +90,8 @@ def stock_attention():
     """As a model in stock Keras layers has it."""
     dropout = keras.layers.Dropout(RATE)
 
-    def attend(scores, value):
+    def attend(query, key, value):
+        scores = keras.ops.matmul(query / 8.0, keras.ops.swapaxes(key, -1, -2))
         weights = keras.ops.softmax(scores)
         return keras.ops.matmul(dropout(weights, training=True), value)
 
@@ -98,15 +100,8 @@ def stock_attention():
 
 def our_attention():
     """As `MultiHeadSelfAttention` has it."""
-    generator = keras.random.SeedGenerator(0)
-
-    def attend(scores, value):
-        weights = keras.ops.softmax(scores)
-        keep = keep_mask(weights.shape, RATE, generator)
-        product = keras.ops.matmul(keras.ops.where(keep, weights, 0.0), value)
-        return product * (1.0 / (1.0 - RATE))
-
-    return attend
+    seeds = keras.random.SeedGenerator(0)
+    return functools.partial(attention, dropout_rate=RATE, seed_generator=seeds)
 
 
 def update(optimizer):

@@ -1,7 +1,8 @@
-"""Other implementations of CCT, as work for `cct_keras.measuring`.
+"""Other implementations of CCT, as tasks for `cct_keras.benchmarking.measuring`.
 
-Each function returns the same works as `cct_keras.benchmark.steps`, in its framework's
-plain way: an eager loop in PyTorch, `fit` and `predict_on_batch` in Keras. Attention
+Each function returns the same tasks as `variant_tasks` of
+`cct_keras.benchmarking.benchmark`, in its framework's plain way: an eager loop in
+PyTorch, `fit` and `predict_on_batch` in Keras. Attention
 dropout and stochastic depth are 0.1 in training, AdamW updates the weights. The
 architecture comes as the arguments of this package's constructor.
 """
@@ -95,7 +96,7 @@ def keras_io(architecture, batch_size, inference_batch_size):
     import numpy as np
     from keras import layers
 
-    from cct_keras.benchmark import keras_steps
+    from cct_keras.benchmarking.benchmark import keras_tasks
 
     dim, heads = architecture["embedding_dim"], architecture["num_heads"]
     kernel, stages = architecture["kernel_size"], architecture["num_conv_layers"]
@@ -142,4 +143,4 @@ def keras_io(architecture, batch_size, inference_batch_size):
         keras.losses.CategoricalCrossentropy(from_logits=True),
     )
     ask = build("softmax").predict_on_batch
-    return keras_steps(student, ask, batch_size, inference_batch_size)
+    return keras_tasks(student, ask, batch_size, inference_batch_size)

@@ -4,8 +4,8 @@
 
 CCT-7/7x2 from 32 to 384 pixels at a batch of 8, and at 224 pixels from a batch of 1 to
 32, in training: as it is, and with the blocks computed again in the backward pass
-(`remat`). Memory is the peak growth of a process after the model is built. Without
-attention dropout, so that torch can use its fused kernel. `scaling.json` and
+(`remat`). Memory is how much the process grows at most after the model is built. There
+is no attention dropout, so that torch can use its fused kernel. `scaling.json` and
 `scaling.png` are written to the folder.
 """
 
@@ -13,9 +13,9 @@ import argparse
 import json
 import pathlib
 
-from cct_keras.benchmark import installed_backends
-from cct_keras.measuring import Contestant
-from cct_keras.measuring import measure
+from cct_keras.benchmarking.benchmark import installed_backends
+from cct_keras.benchmarking.measuring import Contestant
+from cct_keras.benchmarking.measuring import measure
 from cct_keras.models.cost import variant_cost
 
 VARIANT = "cct_7_7x2_224"
@@ -36,7 +36,7 @@ def main():
     if arguments.rounds < 1:
         parser.error("--rounds must be 1 or more")
     if not pathlib.Path("/proc/self/clear_refs").exists():
-        parser.error("only Linux tells how much memory a step took")
+        parser.error("only Linux says how much memory a step takes")
     arguments.out.mkdir(parents=True, exist_ok=True)
     file = arguments.out / "scaling.json"
     results = json.loads(file.read_text()) if file.exists() else {}
@@ -60,10 +60,10 @@ def main():
 
 
 def row(backend, size, batch, remat, rounds):
-    """Seconds of a step and bytes of memory."""
+    """Seconds and bytes of a training step."""
     contestant = Contestant(
-        "it",
-        "cct_keras.benchmark:steps",
+        VARIANT,
+        "cct_keras.benchmarking.benchmark:variant_tasks",
         {
             "variant": VARIANT,
             "batch_size": batch,
@@ -73,13 +73,13 @@ def row(backend, size, batch, remat, rounds):
         },
         {"KERAS_BACKEND": backend},
     )
-    timing = measure([contestant], ["training"], rounds=rounds, seconds=0.5)
-    timing = timing["it"]["training"]
+    timings = measure([contestant], ["training"], rounds=rounds, seconds=0.5)
+    timing = timings[VARIANT]["training"]
     return {"seconds": timing.best, "memory": timing.memory}
 
 
 def print_table(results):
-    """Milliseconds and memory of an image, by size."""
+    """Milliseconds and memory per image, by size."""
     print("| image | tokens | " + " | ".join(results) + " |")
     print("|---" * (2 + len(results)) + "|")
     for size in SIZES:
@@ -103,7 +103,7 @@ def draw(results, path):
     tokens = [variant_cost(VARIANT, image_size=(s, s)).tokens for s in SIZES]
     for name, rows in results.items():
         style = "--" if "remat" in name else "-"
-        colour = f"C{[*results].index(name.split(',')[0])}"
+        color = f"C{[*results].index(name.split(',')[0])}"
         for column, (x, keys) in enumerate(
             (
                 (tokens, [f"{size}/{BATCH}" for size in SIZES]),
@@ -113,9 +113,9 @@ def draw(results, path):
             seconds = [rows[key]["seconds"] for key in keys]
             memory = [rows[key]["memory"] / 2**20 for key in keys]
             for axes, y in zip(panels[:, column], (seconds, memory), strict=True):
-                axes.loglog(x, y, style, color=colour, marker=".", label=name)
+                axes.loglog(x, y, style, color=color, marker=".", label=name)
     for column, label in enumerate((f"tokens, batch {BATCH}", f"batch, {SIZE} pixels")):
-        panels[0][column].set_ylabel("seconds a step")
+        panels[0][column].set_ylabel("seconds per step")
         panels[1][column].set_ylabel("memory of a step, MiB")
         panels[1][column].set_xlabel(label)
     for axes in panels.flat:

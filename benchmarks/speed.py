@@ -1,12 +1,12 @@
-"""This package and its peers, side by side.
+"""How fast this package and other implementations of CCT are, side by side.
 
     python benchmarks/speed.py [VARIANT ...] [--original CHECKOUT] [--out FOLDER]
 
-Every contestant has a process of its own; they take turns on the same sizes of batches.
-Training has attention dropout and stochastic depth of 0.1 and AdamW on all sides. Rows
-named "default" are what `train` and `predict` do without any setting. `vit_pytorch`
-(with einops) is measured if it is installed, the authors' class if a checkout of
-SHI-Labs/Compact-Transformers is given. Ratios are to the fastest PyTorch peer.
+Every contestant has a process of its own; they take turns, with batches of the same
+size. All of them train with AdamW and attention dropout and stochastic depth of 0.1.
+Rows named "default" are what `train` and `predict` do without any setting.
+`vit_pytorch` (with einops) is measured if it is installed, the authors' class if a
+checkout of SHI-Labs/Compact-Transformers is given. Ratios are to the faster of the two.
 `speed.json` and `speed.png` are written to the folder.
 """
 
@@ -15,27 +15,27 @@ import importlib.util
 import json
 import pathlib
 
-from cct_keras.benchmark import GEMM_SIDE
-from cct_keras.benchmark import installed_backends
-from cct_keras.measuring import Contestant
-from cct_keras.measuring import measure
+from cct_keras.benchmarking.benchmark import GEMM_SIDE
+from cct_keras.benchmarking.benchmark import installed_backends
+from cct_keras.benchmarking.measuring import Contestant
+from cct_keras.benchmarking.measuring import measure
 from cct_keras.models.cost import variant_cost
 from cct_keras.models.variants import VARIANTS
 from cct_keras.models.variants import constructor_arguments
 
 PEERS = str(pathlib.Path(__file__).parent / "peers.py")
-# Images of a training step, and of inference
+# Images per step of training and of inference.
 BATCHES = {
     "cct_2_3x2_32": (64, 128),
     "cct_7_3x1_32": (32, 64),
     "cct_14_7x2_224": (8, 64),
 }
-WORKS = ("training", "inference", "latency", "gemm")
+TASKS = ("training", "inference", "latency", "gemm")
 PYTORCH = ("vit_pytorch", "the original")
 
 
 def main():
-    """Measures, prints tables, writes JSON and a picture."""
+    """Measures, prints tables, and writes JSON and a picture."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "variants", nargs="*", metavar="VARIANT", help=f"of {', '.join(BATCHES)}"
@@ -44,14 +44,16 @@ def main():
     parser.add_argument("--backends", nargs="+", choices=backends, default=backends)
     parser.add_argument("--original", type=pathlib.Path, metavar="CHECKOUT")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of a round")
+    parser.add_argument(
+        "--seconds", type=float, default=2.0, help="about how long a round takes"
+    )
     parser.add_argument("--out", type=pathlib.Path, default="runs/speed")
     arguments = parser.parse_args()
     unknown = set(arguments.variants) - set(BATCHES)
     if unknown:
         parser.error(f"{', '.join(sorted(unknown))}: not one of {', '.join(BATCHES)}")
     if arguments.original and not (arguments.original / "src/cct.py").is_file():
-        parser.error(f"{arguments.original} has no src/cct.py: not a checkout of it")
+        parser.error(f"{arguments.original} is not a checkout: it has no src/cct.py")
     if arguments.rounds < 1:
         parser.error("--rounds must be 1 or more")
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -60,10 +62,10 @@ def main():
     for variant in arguments.variants or BATCHES:
         timings = measure(
             contestants(variant, arguments.backends, arguments.original),
-            WORKS,
+            TASKS,
             rounds=arguments.rounds,
             seconds=arguments.seconds,
-            say=lambda text: print(text, flush=True),
+            log=lambda line: print(line, flush=True),
         )
         results[variant] = rows(variant, timings)
         file.write_text(json.dumps(results, indent=1))
@@ -72,21 +74,21 @@ def main():
 
 
 def contestants(variant, backends, checkout):
-    """The package on each backend, with its default and the other choice of XLA."""
+    """The package on each backend, with and without XLA, and the others."""
     batch, inference = BATCHES[variant]
     sizes = {"batch_size": batch, "inference_batch_size": inference}
     architecture = constructor_arguments(VARIANTS[variant])
     peer = {**sizes, "architecture": architecture}
     found = []
     for backend in backends:
-        # The default is XLA on JAX, for single images on TensorFlow, else none.
+        # By default XLA compiles on JAX, and on TensorFlow for single images.
         choices = (None, True) if backend == "tensorflow" else (None,)
         for jit in choices:
             label = "XLA" if jit else "default"
             found.append(
                 Contestant(
                     f"cct_keras, {backend}, {label}",
-                    "cct_keras.benchmark:steps",
+                    "cct_keras.benchmarking.benchmark:variant_tasks",
                     {**sizes, "variant": variant, "jit": jit},
                     {"KERAS_BACKEND": backend},
                 )
@@ -105,33 +107,33 @@ def contestants(variant, backends, checkout):
 
 
 def rows(variant, timings):
-    """One dictionary a contestant, rates in images a second."""
+    """A dictionary per contestant, with rates in images per second."""
     batch, inference = BATCHES[variant]
     cost = variant_cost(variant)
     flops = 2 * (cost.macs + cost.attention_macs)
-    gemms = [work["gemm"].best for work in timings.values() if "gemm" in work]
+    gemms = [timing["gemm"].best for timing in timings.values() if "gemm" in timing]
     peak = 2 * GEMM_SIDE**3 / min(gemms)
     table = {
         name: {
-            "training": batch / work["training"].best,
-            "training_median": batch / work["training"].median,
-            "training_share": 3 * flops * batch / work["training"].best / peak,
-            "training_memory": work["training"].memory,
-            "first_step": work["training"].first,
-            "inference": inference / work["inference"].best,
-            "inference_median": inference / work["inference"].median,
-            "inference_share": flops * inference / work["inference"].best / peak,
-            "inference_memory": work["inference"].memory,
-            "latency": work["latency"].best,
-            "latency_median": work["latency"].median,
+            "training": batch / timing["training"].best,
+            "training_median": batch / timing["training"].median,
+            "training_share": 3 * flops * batch / timing["training"].best / peak,
+            "training_memory": timing["training"].memory,
+            "first_step": timing["training"].first,
+            "inference": inference / timing["inference"].best,
+            "inference_median": inference / timing["inference"].median,
+            "inference_share": flops * inference / timing["inference"].best / peak,
+            "inference_memory": timing["inference"].memory,
+            "latency": timing["latency"].best,
+            "latency_median": timing["latency"].median,
         }
-        for name, work in timings.items()
+        for name, timing in timings.items()
     }
     return {"peak_flops": peak, "batches": [batch, inference], "rows": table}
 
 
 def print_table(variant, result):
-    """Markdown, with ratios to the fastest PyTorch peer."""
+    """Markdown, with ratios to the fastest PyTorch implementation."""
     table = result["rows"]
     peers = [table[name] for name in PYTORCH if name in table]
     fastest = {
@@ -151,12 +153,12 @@ def print_table(variant, result):
     print("|---" * 10 + "|")
     for name, row in table.items():
         cells = [name]
-        for work in ("training", "inference"):
-            against = ratio(row[work], fastest[work])
-            cells.append(f"{row[work]:.1f}/s{against}")
-            cells.append(f"{row[work + '_median']:.1f}/s")
-            cells.append(f"{row[work + '_share']:.0%}")
-            if work == "training":
+        for task in ("training", "inference"):
+            against = ratio(row[task], fastest[task])
+            cells.append(f"{row[task]:.1f}/s{against}")
+            cells.append(f"{row[task + '_median']:.1f}/s")
+            cells.append(f"{row[task + '_share']:.0%}")
+            if task == "training":
                 memory = row["training_memory"]
                 cells.append("" if memory is None else f"{memory / 2**20:,.0f} MiB")
                 cells.append(f"{row['first_step']:.1f} s")
@@ -167,14 +169,14 @@ def print_table(variant, result):
 
 
 def ratio(value, reference):
-    """`, 1.20x`, or nothing if there is no peer."""
+    """`, 1.20x`, or nothing if there is nothing to compare with."""
     if value is None or reference is None:
         return ""
     return f", {value / reference:.2f}x"
 
 
 def draw(results, path):
-    """Bars of training and inference, one panel a variant."""
+    """Bars of training and inference, a panel per variant."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -190,14 +192,14 @@ def draw(results, path):
     names = {name for result in results.values() for name in result["rows"]}
     names = sorted(names, key=lambda name: (not name.startswith("cct_keras"), name))
     for column, (variant, result) in enumerate(results.items()):
-        for line, work in enumerate(("training", "inference")):
+        for line, task in enumerate(("training", "inference")):
             axes = panels[line][column]
             for place, name in enumerate(names):
                 if name in result["rows"]:
-                    colour = "C0" if name.startswith("cct_keras") else "C7"
-                    axes.barh(place, result["rows"][name][work], color=colour)
+                    color = "C0" if name.startswith("cct_keras") else "C7"
+                    axes.barh(place, result["rows"][name][task], color=color)
             axes.set_yticks(range(len(names)), names)
-            axes.set_title(f"{variant}, {work}")
+            axes.set_title(f"{variant}, {task}")
             axes.set_xlabel("images/s")
             axes.grid(axis="x", alpha=0.3)
     panels[0][0].invert_yaxis()

@@ -1,35 +1,81 @@
-"""What the package adds to `import keras`, and how long `cct-keras list` takes.
+"""How long the command takes to answer, and the package to import.
 
-    python benchmarks/startup.py
+    python benchmarks/startup.py [--rounds N]
 
-Each in processes of its own, in turn, the best of several.
+Each runs in a process of its own, in turn; the best of several rounds counts. Commands
+that need no Keras must take at most a tenth of the time of `import keras`: the last
+column is the share of that time.
 """
 
+import argparse
 import subprocess
 import sys
 import time
 
-ROUNDS = 5
+LIMIT = 0.1
+REFERENCE = "import keras"
+# Name in the table: arguments of Python, and the expected exit code.
+IMPORTS = {
+    "an empty program": (["-c", "pass"], 0),
+    REFERENCE: (["-c", "import keras"], 0),
+    "import cct_keras": (["-c", "import cct_keras"], 0),
+    "import keras, cct_keras": (["-c", "import keras, cct_keras"], 0),
+    "import cct_keras, keras": (["-c", "import cct_keras, keras"], 0),
+}
+# Words after `cct-keras`, and the expected exit code.
 COMMANDS = {
-    "import keras": ["-c", "import keras"],
-    "import cct_keras": ["-c", "import keras, cct_keras"],
-    "cct-keras list": ["-m", "cct_keras.cli", "list"],
+    "--version": 0,
+    "--help": 0,
+    "train --help": 0,
+    "list": 0,
+    "list --pretrained": 0,
+    "list --recipes": 0,
+    "summary cct_14_7x2_224": 0,
+    "trian": 2,
+    "summary cct_7_3x1_33": 2,
+    "train digits --variant cct_7_3x1_33": 2,
+    "benchmark cct_7_3x1_33": 2,
+    "predict cct_2_3x2_33.mnist photo.png": 2,
 }
 
 
 def main():
-    """Measures and prints."""
-    best = dict.fromkeys(COMMANDS, float("inf"))
-    for _ in range(ROUNDS):
-        for name, arguments in COMMANDS.items():
-            start = time.perf_counter()
-            subprocess.run(
-                [sys.executable, *arguments], capture_output=True, check=True
-            )
-            best[name] = min(best[name], time.perf_counter() - start)
-    for name, seconds in best.items():
-        more = seconds - best["import keras"]
-        print(f"{name:<18}{seconds:6.2f} s  (+ {more:.2f} s)")
+    """Measures and prints a table; the exit code is 1 if a command takes too long."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    if arguments.rounds < 1:
+        parser.error("--rounds must be 1 or more")
+    programs = dict(IMPORTS)
+    for words, code in COMMANDS.items():
+        program = ["-m", "cct_keras.cli.main", *words.split()]
+        programs[f"cct-keras {words}"] = (program, code)
+    best = dict.fromkeys(programs, float("inf"))
+    for _ in range(arguments.rounds):
+        for name, (program, code) in programs.items():
+            best[name] = min(best[name], seconds(program, code))
+    print(f"| | seconds | of `{REFERENCE}` |\n|---|---|---|")
+    for name, value in best.items():
+        print(f"| `{name}` | {value:.3f} | {value / best[REFERENCE]:.1%} |")
+    slow = [
+        name
+        for name in best
+        if name.startswith("cct-keras") and best[name] > LIMIT * best[REFERENCE]
+    ]
+    if slow:
+        sys.exit(f"more than a tenth of `{REFERENCE}`: {', '.join(slow)}")
+
+
+def seconds(program, code):
+    """How long a Python program takes that ends with this exit code."""
+    start = time.perf_counter()
+    result = subprocess.run(
+        [sys.executable, *program], capture_output=True, text=True, check=False
+    )
+    elapsed = time.perf_counter() - start
+    if result.returncode != code:
+        sys.exit(f"{' '.join(program)} failed: {result.stderr}")
+    return elapsed
 
 
 if __name__ == "__main__":

@@ -29,8 +29,8 @@ from subsets import read_images
 
 import cct_keras
 from cct_keras.atomic_file import atomic_file
-from cct_keras.training.recipe import Recipe
-from cct_keras.training.recipes import find_recipe
+from cct_keras.recipes.recipe import Recipe
+from cct_keras.recipes.rows import find_recipe
 
 OURS, SHORTER, PEER = "cct_keras", "cct_keras, 1.2x fewer minutes", "vit_pytorch"
 CONTESTANTS = {OURS: 1.0, SHORTER: 1 / 1.2, PEER: 1.0}
@@ -200,10 +200,10 @@ def train_ours(images, recipe, seconds, seed):
     """This package's pipeline, model and optimizer, and Keras' `fit`."""
     import keras
 
-    from cct_keras.training.answers import answer
-    from cct_keras.training.fused_adam import find_adamw
-    from cct_keras.training.trainer import build_model
-    from cct_keras.training.trainer import find_undecayed
+    from cct_keras.inference.forward import run_on_batch
+    from cct_keras.training.build import build_model
+    from cct_keras.training.compile import find_undecayed
+    from cct_keras.training.optimizers import find_adamw
 
     keras.utils.set_random_seed(seed)
     test = images["x_test"], images["y_test"]
@@ -225,7 +225,7 @@ def train_ours(images, recipe, seconds, seed):
 
     def accuracy():
         x, y = test
-        parts = [answer(model, x[i : i + 500]) for i in range(0, len(x), 500)]
+        parts = [run_on_batch(model, x[i : i + 500]) for i in range(0, len(x), 500)]
         return np.mean(np.concatenate(parts).argmax(1) == y)
 
     race = Race(seconds, dataclasses.asdict(recipe), accuracy)
@@ -288,7 +288,7 @@ def train_peer(images, recipe, seconds, seed):
     places = torch.arange(side)
 
     def batch(indices):
-        """Shifted and flipped images, normalised."""
+        """Shifted and flipped images, normalized."""
         count = len(indices)
         rows = torch.randint(2 * shift + 1, (count, 1)) + places
         columns = torch.randint(2 * shift + 1, (count, 1)) + places

@@ -1,69 +1,73 @@
 """Compact transformers for Keras 3."""
 
-import pathlib
-import sys
+import importlib
 
-if pathlib.Path((sys.argv or [""])[0]).stem == "cct-keras":
-    from cct_keras.quiet import import_keras_quietly
-
-    import_keras_quietly()
-
-from cct_keras import layers
-from cct_keras.converter import convert
-from cct_keras.converter import to_torch
-from cct_keras.data import load_data
-from cct_keras.models import CCT
-from cct_keras.models import CVT
-from cct_keras.models import DeiT
-from cct_keras.models import ViT
-from cct_keras.models import ViTLite
-from cct_keras.models import add_lora
-from cct_keras.models import create_model
-from cct_keras.models import distillation_outputs
-from cct_keras.models import feature_extractor
-from cct_keras.models import freeze
-from cct_keras.models import list_models
-from cct_keras.models import merge_lora
-from cct_keras.models import with_input_shape
-from cct_keras.pretrained import class_names
-from cct_keras.pretrained import list_weights
-from cct_keras.pretrained import preprocess_input
-from cct_keras.training import Recipe
-from cct_keras.training import evaluate
-from cct_keras.training import linear_probe
-from cct_keras.training import list_recipes
-from cct_keras.training import load_classifier
-from cct_keras.training import predict
-from cct_keras.training import train
+# Importing it tells the model constructors how to find their `weights`.
+import cct_keras.pretrained as _pretrained  # noqa: F401
+from cct_keras.import_hook import when_imported as _when_imported
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "CCT",
-    "CVT",
-    "DeiT",
-    "Recipe",
-    "ViT",
-    "ViTLite",
-    "add_lora",
-    "class_names",
-    "convert",
-    "create_model",
-    "distillation_outputs",
-    "evaluate",
-    "feature_extractor",
-    "freeze",
-    "layers",
-    "linear_probe",
-    "list_models",
-    "list_recipes",
-    "list_weights",
-    "load_classifier",
-    "load_data",
-    "merge_lora",
-    "predict",
-    "preprocess_input",
-    "to_torch",
-    "train",
-    "with_input_shape",
-]
+# Where each public name is defined. It is imported when the name is first used, so that
+# `import cct_keras` takes milliseconds and does not import Keras. `__init__.pyi` has
+# the same list for editors and type checkers; a test compares the two.
+_HOMES = {
+    "CCT": "cct_keras.models.cct",
+    "CCTKerasError": "cct_keras.errors",
+    "CVT": "cct_keras.models.cvt",
+    "Dataset": "cct_keras.data.dataset",
+    "DeiT": "cct_keras.models.deit",
+    "DistillationLoss": "cct_keras.distillation.losses",
+    "Recipe": "cct_keras.recipes.recipe",
+    "Run": "cct_keras.training.train",
+    "Teacher": "cct_keras.distillation.teacher",
+    "ViT": "cct_keras.models.vit",
+    "ViTLite": "cct_keras.models.vit_lite",
+    "add_lora": "cct_keras.finetuning.lora",
+    "class_names": "cct_keras.pretrained.catalog",
+    "convert": "cct_keras.converter.conversion",
+    "create_model": "cct_keras.models.factory",
+    "decode_predictions": "cct_keras.inference.decode",
+    "distillation_outputs": "cct_keras.models.deit",
+    "evaluate": "cct_keras.inference.evaluate",
+    "feature_extractor": "cct_keras.models.features",
+    "freeze": "cct_keras.finetuning.freeze",
+    "linear_probe": "cct_keras.training.probe",
+    "list_models": "cct_keras.pretrained.catalog",
+    "list_recipes": "cct_keras.recipes.rows",
+    "list_weights": "cct_keras.pretrained.catalog",
+    "load_classifier": "cct_keras.inference.classifier",
+    "load_data": "cct_keras.data.dataset",
+    "merge_lora": "cct_keras.finetuning.lora",
+    "predict": "cct_keras.inference.predict",
+    "preprocess_input": "cct_keras.pretrained.preprocess",
+    "to_torch": "cct_keras.converter.conversion",
+    "train": "cct_keras.training.train",
+    "with_input_shape": "cct_keras.models.features",
+}
+# Modules that are public as a whole.
+_MODULES = ("errors", "layers")
+__all__ = [*_MODULES, *_HOMES]
+
+
+def __getattr__(name):
+    if name in _MODULES:
+        # Importing a module makes it an attribute of the package.
+        return importlib.import_module(f"cct_keras.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'cct_keras' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted(__all__)
+
+
+def _register():
+    """Lets `keras.models.load_model` find our layers, whoever imported Keras."""
+    importlib.import_module("cct_keras.registration")
+
+
+_when_imported("keras", _register, package="cct_keras")

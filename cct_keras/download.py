@@ -9,31 +9,19 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 
-import keras
-
-try:
-    import fcntl
-except ImportError:  # Windows has no such locks.
-    fcntl = None
+from cct_keras.cache import cache_folder
+from cct_keras.cache import file_hash
+from cct_keras.cache import only_one_process
+from cct_keras.errors import DownloadError
 
 CHUNK = 2**20
 ATTEMPTS = 3
 TIMEOUT = 30
 
 
-class DownloadError(ValueError):
-    """A file that could not be had, and how to go on without it."""
-
-
 def is_url(source) -> bool:
     """Whether a source is an http(s) address."""
     return isinstance(source, str) and source.startswith(("http://", "https://"))
-
-
-def cache_folder() -> pathlib.Path:
-    """`cct_keras` in the folder where Keras keeps its models."""
-    home = os.environ.get("KERAS_HOME") or pathlib.Path.home() / ".keras"
-    return pathlib.Path(home) / "models" / "cct_keras"
 
 
 def download(*urls: str, sha256: str | None = None) -> pathlib.Path:
@@ -67,17 +55,6 @@ def download(*urls: str, sha256: str | None = None) -> pathlib.Path:
 
 
 @contextlib.contextmanager
-def only_one_process(folder: pathlib.Path) -> Iterator[None]:
-    """Lets the others wait: two that append to one file would spoil it."""
-    if fcntl is None:
-        yield
-        return
-    with (folder / ".lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-@contextlib.contextmanager
 def forget_on_error(path: pathlib.Path) -> Iterator[None]:
     """Takes a file out of the cache if it is not what it should be.
 
@@ -99,12 +76,6 @@ def recorded_hash(path: pathlib.Path) -> str | None:
 
 def _record(path):
     return path.with_name(path.name + ".sha256")
-
-
-def file_hash(path: pathlib.Path) -> str:
-    """SHA-256 of a file, as it is now."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _verify(path, expected, name):
@@ -144,6 +115,8 @@ def _partial(target):
 
 
 def _fetch(url, target):
+    import keras
+
     partial = _partial(target)
     tag_file = target.with_name(target.name + ".etag")
     headers = {"User-Agent": "cct-keras"}

@@ -1,4 +1,4 @@
-"""What the package remarks while it works, as lines."""
+"""Warnings and log messages of the package, collected as lines of text."""
 
 import contextlib
 import logging
@@ -7,7 +7,18 @@ import warnings
 
 @contextlib.contextmanager
 def collected_notes():
-    """Collects warnings and remarks as lines in place of showing them."""
+    """Collects warnings and log messages instead of showing them.
+
+    Yields:
+        A list of lines, which is complete when the context ends.
+
+    Example:
+
+    >>> with collected_notes() as lines:
+    ...     warnings.warn("the head was left as it is")
+    >>> lines
+    ['the head was left as it is']
+    """
     lines = []
     logger = logging.getLogger("cct_keras")
     level, handler = logger.level, _Lines(lines)

@@ -26,7 +26,7 @@ arguments = parser.parse_args()
 
 
 def draw_shapes(folder: pathlib.Path):
-    """Circles and squares of many sizes and colours."""
+    """Circles and squares of many sizes and colors."""
     generator = np.random.default_rng(0)
     for name in ("circle", "square"):
         (folder / name).mkdir(parents=True)
@@ -55,7 +55,7 @@ run = cct_keras.train(
 )
 print(f"test accuracy: {run.metrics['test']['top1']:.2%}")
 
-# The file alone is enough: it resizes, normalises and knows the names.
+# The file alone is enough: it resizes, normalizes and knows the names.
 pictures = sorted(arguments.folder.rglob("*.jpg"))[:3]
 for row in cct_keras.predict(arguments.out / "model.keras", pictures, top=2):
     answers = ", ".join(f"{a['name']} {a['probability']:.0%}" for a in row["classes"])

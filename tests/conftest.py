@@ -7,7 +7,10 @@ import keras
 import pytest
 
 TESTS = pathlib.Path(__file__).parent
-sys.path[:0] = [str(TESTS), str(TESTS / "converter")]
+# Helpers are imported by their names, from whichever folder.
+sys.path[:0] = [str(path) for path in (TESTS, *TESTS.glob("*/"), *TESTS.glob("*/*/"))]
+# Scripts that wrote the files beside them.
+collect_ignore_glob = ["golden/*", "samples/*"]
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 

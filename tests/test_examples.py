@@ -8,9 +8,12 @@ import sys
 import keras
 import pytest
 
+import cct_keras  # noqa: F401, lets Keras load the files
+
 EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda p: p.name)
 def test_script(path, tmp_path):
     result = subprocess.run(

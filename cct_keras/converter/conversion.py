@@ -1,24 +1,29 @@
+"""Checkpoints into models, and models into checkpoints."""
+
 import importlib.util
 import pathlib
 import warnings
+from collections.abc import Callable
 
 import keras
 import numpy as np
 
 from cct_keras.atomic_file import atomic_file
-from cct_keras.converter.engine import fill
-from cct_keras.converter.engine import state_of
-from cct_keras.converter.formats import infer
-from cct_keras.converter.formats import read_weights
-from cct_keras.converter.formats import table_of
-from cct_keras.converter.formats import variant_of
+from cct_keras.converter.formats import NAME_TABLES
+from cct_keras.converter.formats import Checkpoint
+from cct_keras.converter.formats import open_checkpoint
+from cct_keras.converter.infer import check_complete
+from cct_keras.converter.infer import infer
+from cct_keras.converter.infer import weight_shapes
 from cct_keras.converter.reference import forward
 from cct_keras.converter.safetensors_file import write_safetensors
-from cct_keras.converter.table import Architecture
-from cct_keras.converter.torch_file import CheckpointError
-from cct_keras.layers import PositionEmbedding
-from cct_keras.layers.position_embedding import square_grid
-from cct_keras.models.factory import build_family
+from cct_keras.errors import CheckpointError
+from cct_keras.models.architecture import Architecture
+from cct_keras.models.factory import build_architecture
+from cct_keras.models.inspection import architecture_of
+from cct_keras.models.inspection import find_tokenizer
+from cct_keras.models.transfer import fill
+from cct_keras.models.transfer import plain_arrays
 
 SAFETENSORS, TORCH_PICKLES = ".safetensors", (".pth", ".pt", ".bin")
 
@@ -42,49 +47,94 @@ def convert(
     Args:
         source: Path or http(s) URL of a `.pth`, `.pt`, `.bin`, `.pth.zip` or
             `.safetensors` file, or a mapping of arrays or torch tensors.
-        grid: `(rows, columns)` of the file's positions, if not a square.
-        entry: Which entry of the file holds the weights, such as
-            `"state_dict"`. Defaults to the averaged weights if there are any.
-        **overrides: Arguments of the family's constructor. Another
-            `input_shape` resizes the positions and adapts the first convolution
-            to its channels; another `num_classes` leaves the head fresh, with a
-            warning; `classifier_activation=None` returns logits.
+        grid: `(rows, columns)` of the file's positions, if these are not a square.
+        entry: Which entry of the file holds the weights, such as `"state_dict"`.
+            Defaults to the averaged weights if there are any.
+        **overrides: Arguments of the family's constructor. Another `input_shape`
+            resizes the positions and adapts the first convolution to its channels;
+            another `num_classes` leaves the head as initialized, with a warning;
+            `classifier_activation=None` returns logits.
 
     Returns:
         A functional `keras.Model`.
 
     Example:
 
-    >>> model = convert("cct_7_3x1_32_cifar10_300epochs.pth")
-    >>> model.name
+    >>> model = convert("cct_7_3x1_32_cifar10_300epochs.pth")  # doctest: +SKIP
+    >>> model.name  # doctest: +SKIP
     'cct_7_3x1_32'
     """
-    state, told = read_weights(source, entry)
-    architecture = infer(state, grid, **{**told, **overrides})
-    return build(architecture, state, **overrides)
+    checkpoint = open_checkpoint(source, entry)
+    architecture = infer(checkpoint, grid, known_arguments(overrides))
+    check_complete(architecture)
+    return build_model(checkpoint, architecture, **overrides)
 
 
-def build(
-    architecture: Architecture, state: dict, progress=None, **overrides
+def known_arguments(overrides: dict) -> dict:
+    """Constructor arguments, `input_shape` with the channels last."""
+    known = dict(overrides)
+    shape = known.get("input_shape")
+    if shape is not None and known.get("data_format") == "channels_first":
+        known["input_shape"] = (*shape[1:], shape[0])
+    return known
+
+
+def build_model(
+    checkpoint: Checkpoint,
+    architecture: Architecture,
+    progress: Callable[[int, int], None] | None = None,
+    **overrides,
 ) -> keras.Model:
-    """A model of an inferred architecture, filled; `state` is used up."""
-    family, arguments, grid = architecture
-    variant = variant_of(architecture)
-    name = {} if variant is None else {"name": variant}
-    model = build_family(family, {**arguments, **name}, overrides)
-    positions = _positions(model)
+    """A model of an inferred architecture, filled with the checkpoint's tensors."""
+    model = build_architecture(architecture, **overrides)
+    grid = architecture.grid
     sized = {"input_shape", "input_tensor"} & set(overrides)
-    if positions is not None and grid not in (None, positions.grid) and not sized:
+    if None not in (grid, architecture_of(model).grid) and not (
+        sized or architecture_of(model).grid == grid
+    ):
         raise CheckpointError(
             f"the image size for a grid of {grid} is not known with this "
             "tokenizer: pass input_shape=(height, width, channels)"
         )
-    fill(model, state, grid, progress)
+    fill(
+        model,
+        arrays_by_path(checkpoint, architecture),
+        origin="the checkpoint",
+        architecture=architecture,
+        exact=False,
+        name_of=checkpoint.table.name_of,
+        progress=progress,
+    )
     return model
 
 
+def arrays_by_path(
+    checkpoint: Checkpoint, architecture: Architecture
+) -> dict[str, np.ndarray]:
+    """A checkpoint's tensors by the paths of this package, in the layout of Keras."""
+    name_of = checkpoint.table.name_of
+    return {
+        path: to_keras_layout(checkpoint.tensors[name_of(path)])
+        for path in weight_shapes(architecture)
+    }
+
+
+def to_keras_layout(array: np.ndarray) -> np.ndarray:
+    """torch's axes of a linear or convolution weight in the order of Keras."""
+    if array.ndim == 4:
+        return array.transpose(2, 3, 1, 0)
+    return array.T if array.ndim == 2 else array
+
+
+def to_torch_layout(array: np.ndarray) -> np.ndarray:
+    """The reverse of `to_keras_layout`."""
+    if array.ndim == 4:
+        return array.transpose(3, 2, 0, 1)
+    return array.T if array.ndim == 2 else array
+
+
 def largest_difference(
-    model: keras.Model, state: dict, architecture: Architecture
+    model: keras.Model, checkpoint: Checkpoint, architecture: Architecture
 ) -> float:
     """How far a converted model is from the checkpoint, on a fixed image.
 
@@ -92,48 +142,58 @@ def largest_difference(
 
     Args:
         model: The model in the checkpoint's own architecture.
-        state: Weights by original name.
-        architecture: What was inferred from them.
+        checkpoint: The checkpoint.
+        architecture: What was inferred from it.
 
     Returns:
         The largest difference of the logits.
     """
     shape = architecture.arguments["input_shape"]
     image = np.random.default_rng(0).standard_normal((1, *shape)).astype("float32")
-    heads = architecture.arguments["num_heads"]
-    epsilon = architecture.arguments.get("epsilon", 1e-5)
     with np.errstate(all="ignore"):
-        expected = forward(state, image, num_heads=heads, epsilon=epsilon)
-    if model.get_layer("tokenizer").data_format == "channels_first":
+        expected = forward(
+            checkpoint.tensors,
+            image,
+            num_heads=architecture.arguments["num_heads"],
+            stride=architecture.stride,
+            padding=architecture.padding,
+            pool=architecture.pooling,
+            epsilon=architecture.epsilon,
+        )
+    if find_tokenizer(model).data_format == "channels_first":
         image = image.transpose(0, 3, 1, 2)
     logits = keras.Model(model.input, model.get_layer("predictions").input)
     difference = keras.ops.convert_to_numpy(logits(image, training=False)) - expected
     return float(np.abs(difference).max())
 
 
-def load_checkpoint(model: keras.Model, source) -> None:
-    """Fills a model with a checkpoint of its architecture."""
-    state, _ = read_weights(source)
-    positions, grid = _positions(model), None
-    table = table_of(state).positions
-    if positions is not None and table in state:
-        # A grid that is no square can only be the model's own.
-        length = state[table].shape[1] - positions.num_prefix_tokens
-        grid = square_grid(length) or positions.grid
-    heads = model.get_layer("block_0").num_heads
-    shape = model.input_shape
-    fill(model, state, infer(state, grid, num_heads=heads, input_shape=shape).grid)
-
-
-def _positions(model):
-    layers = [x for x in model.layers if isinstance(x, PositionEmbedding)]
-    return layers[0] if layers else None
+def to_checkpoint(model: keras.Model) -> tuple[Checkpoint, Architecture]:
+    """A model as the checkpoint that its original authors would have, in memory."""
+    try:
+        architecture = architecture_of(model)
+        arrays = plain_arrays(model)
+    except ValueError as error:
+        raise CheckpointError(
+            f"{model.name!r} has no counterpart among checkpoints: {error}"
+        ) from error
+    table = NAME_TABLES[architecture.row.name_table]
+    tensors = {}
+    for path, array in arrays.items():
+        name = table.name_of(path)
+        if name is None:
+            raise CheckpointError(
+                f"{path} of {model.name!r} has no counterpart in the original "
+                "architecture"
+            )
+        tensors[name] = np.ascontiguousarray(to_torch_layout(array), "float32")
+    return Checkpoint(tensors, table, {}, architecture), architecture
 
 
 def to_torch(model: keras.Model, path) -> None:
     """Writes a model for the original PyTorch classes, `strict=True`.
 
-    ViT and DeiT are written by timm's names.
+    ViT and DeiT are written by timm's names. Adapters are merged. A `.safetensors`
+    file also records the architecture, which `convert` reads back.
 
     Args:
         model: A model of this package, with its top.
@@ -141,33 +201,19 @@ def to_torch(model: keras.Model, path) -> None:
             needs torch.
     """
     path = pathlib.Path(path)
-    state = state_of(model)
-    note_lost_layers(model)
-    positions = _positions(model)
-    if positions is not None and positions.grid[0] != positions.grid[1]:
-        warnings.warn(
-            f"to_torch: the file does not tell that its positions are a grid of "
-            f"{positions.grid}; pass it as `grid` to convert",
-            stacklevel=2,
-        )
-    if table_of(model).heads[0] not in state:
+    checkpoint, architecture = to_checkpoint(model)
+    warn_of_lost_layers(model)
+    if not architecture.num_classes:
         raise CheckpointError(
             f"to_torch: {model.name!r} has no top; the original classes need one"
         )
     if path.suffix == SAFETENSORS:
         with atomic_file(path) as temporary, temporary.open("wb") as file:
-            write_safetensors(file, state)
+            record = {"cct_keras": architecture.to_json()}
+            write_safetensors(file, checkpoint.tensors, record)
     elif path.suffix in TORCH_PICKLES:
-        if importlib.util.find_spec("torch") is None:
-            raise CheckpointError(
-                f"to_torch: a {path.suffix} file needs torch; write a .safetensors "
-                "file instead, or install torch"
-            )
-        import torch
-
-        with atomic_file(path) as temporary:
-            tensors = {name: torch.from_numpy(array) for name, array in state.items()}
-            torch.save(tensors, temporary)
+        _warn_of_lost_grid(architecture)
+        _write_pickle(checkpoint.tensors, path)
     else:
         raise CheckpointError(
             f"to_torch: `path` must end in {', '.join((SAFETENSORS, *TORCH_PICKLES))}. "
@@ -175,12 +221,35 @@ def to_torch(model: keras.Model, path) -> None:
         )
 
 
-def note_lost_layers(model: keras.Model) -> None:
-    """Warns of preprocessing, which a file of weights cannot hold."""
-    names = [layer.name for layer in model.layers]
+def _write_pickle(tensors, path):
+    if importlib.util.find_spec("torch") is None:
+        raise CheckpointError(
+            f"to_torch: a {path.suffix} file needs torch; write a .safetensors "
+            "file instead, or install torch"
+        )
+    import torch
+
+    with atomic_file(path) as temporary:
+        content = {name: torch.from_numpy(array) for name, array in tensors.items()}
+        torch.save(content, temporary)
+
+
+def _warn_of_lost_grid(architecture):
+    grid = architecture.grid
+    if grid is not None and grid[0] != grid[1]:
+        warnings.warn(
+            f"to_torch: the file does not tell that its positions are a grid of "
+            f"{grid}; pass it as `grid` to convert, or write a .safetensors file",
+            stacklevel=3,
+        )
+
+
+def warn_of_lost_layers(model: keras.Model) -> None:
+    """Warns of preprocessing, which a checkpoint cannot hold."""
+    tokenizer = find_tokenizer(model)
     before = [
         layer.name
-        for layer in model.layers[: names.index("tokenizer")]
+        for layer in model.layers[: model.layers.index(tokenizer)]
         if not isinstance(layer, keras.layers.InputLayer)
     ]
     if before:

@@ -1,67 +1,88 @@
-"""Which family of checkpoints a file belongs to."""
+"""The kinds of checkpoints there are; a new one is a row of `FORMATS`."""
 
-import keras
+from collections.abc import Callable
+from collections.abc import Mapping
+from typing import NamedTuple
+
 import numpy as np
 
 from cct_keras.converter import hugging_face
 from cct_keras.converter import shi_labs
 from cct_keras.converter import timm
-from cct_keras.converter.checkpoint import read_checkpoint
-from cct_keras.converter.table import Architecture
-from cct_keras.converter.table import Table
-from cct_keras.models.depth import encoder_blocks
-from cct_keras.models.variants import VARIANTS
-from cct_keras.models.variants import constructor_arguments
+from cct_keras.converter.name_table import NameTable
+from cct_keras.converter.read import read_checkpoint
+from cct_keras.models.architecture import Architecture
+
+# By the name that a family's row gives.
+NAME_TABLES = {"shi_labs": shi_labs.TABLE, "timm": timm.TABLE}
 
 
-def read_weights(source, entry: str | None = None) -> tuple[dict, dict]:
-    """The weights of a checkpoint by the names of their authors' code.
+class Format(NamedTuple):
+    """One kind of checkpoint.
+
+    Attributes:
+        name: What it is called.
+        recognizes: Whether a state dict is of this kind, by its names.
+        table: The names of its tensors, after `rename`.
+        rename: From its own names to those of the table.
+        arguments: Constructor arguments that its origin implies and no tensor tells.
+    """
+
+    name: str
+    recognizes: Callable[[Mapping], bool]
+    table: NameTable
+    rename: Callable[[dict], dict] = dict
+    arguments: Mapping[str, object] = {}
+
+
+# The first that recognizes a checkpoint reads it.
+FORMATS = [
+    Format(
+        "Hugging Face transformers",
+        hugging_face.is_hugging_face,
+        timm.TABLE,
+        hugging_face.timm_names,
+        {"epsilon": hugging_face.EPSILON},
+    ),
+    Format(
+        "mirror of Compact-Transformers",
+        shi_labs.is_mirror,
+        shi_labs.TABLE,
+        shi_labs.original_names,
+    ),
+    Format("timm", lambda state: "patch_embed.proj.weight" in state, timm.TABLE),
+    Format("Compact-Transformers", lambda state: True, shi_labs.TABLE),
+]
+
+
+class Checkpoint(NamedTuple):
+    """A checkpoint, read.
+
+    Attributes:
+        tensors: `{name: array}` by the names of `table`.
+        table: The names.
+        arguments: Constructor arguments that its kind implies.
+        record: The architecture, if this package wrote it into the file.
+    """
+
+    tensors: dict[str, np.ndarray]
+    table: NameTable
+    arguments: Mapping[str, object]
+    record: Architecture | None
+
+
+def open_checkpoint(source, entry: str | None = None) -> Checkpoint:
+    """Reads a checkpoint and recognizes its kind.
 
     Args:
-        source: What `read_checkpoint` takes.
-        entry: Which entry of the file holds them.
-
-    Returns:
-        `{name: array}`, and constructor arguments that the file's own naming tells.
+        source: Path or http(s) URL of a checkpoint file, or a mapping of arrays.
+        entry: Which entry of the file holds the weights.
     """
-    state = read_checkpoint(source, entry)
+    state, metadata = read_checkpoint(source, entry)
     if all(name.startswith("module.") for name in state):
-        state = {name.removeprefix("module."): state[name] for name in state}
-    if hugging_face.is_hugging_face(state):
-        return hugging_face.timm_names(state), {"epsilon": hugging_face.EPSILON}
-    return shi_labs.original_names(state), {}
-
-
-def table_of(state_or_model) -> Table:
-    """The table of a state dict, or of a model of this package."""
-    if isinstance(state_or_model, keras.Model):
-        textbook = any(block.pre_norm for block in encoder_blocks(state_or_model))
-    else:
-        textbook = timm.TABLE.first_kernel in state_or_model
-    return timm.TABLE if textbook else shi_labs.TABLE
-
-
-def infer(state: dict[str, np.ndarray], grid=None, **told) -> Architecture:
-    """The architecture of a checkpoint, from names and shapes.
-
-    Args:
-        state: Weights as `read_weights` returns them.
-        grid: `(rows, columns)` of the positions, if not a square.
-        **told: Constructor arguments that the caller knows.
-    """
-    module = timm if table_of(state) is timm.TABLE else shi_labs
-    return module.infer(state, grid, **told)
-
-
-def variant_of(architecture: Architecture) -> str | None:
-    """The name of an architecture, if it has one."""
-    own = {"top_pooling": "token", "distillation_head": True}
-    if any(architecture.arguments.get(k, v) != v for k, v in own.items()):
-        return None
-    for name, row in VARIANTS.items():
-        if row.architecture == architecture.family and all(
-            architecture.arguments[key] == value
-            for key, value in constructor_arguments(row).items()
-        ):
-            return name
-    return None
+        state = {name.removeprefix("module."): x for name, x in state.items()}
+    kind = next(row for row in FORMATS if row.recognizes(state))
+    record = None
+    if "cct_keras" in metadata:
+        record = Architecture.from_json(metadata["cct_keras"])
+    return Checkpoint(kind.rename(state), kind.table, kind.arguments, record)

@@ -4,9 +4,9 @@ import re
 
 import numpy as np
 
-from cct_keras.converter.torch_file import CheckpointError
+from cct_keras.errors import CheckpointError
 
-# Their LayerNorm's, where the authors have 1e-6.
+# Of the layer normalizations; the authors of ViT and DeiT have 1e-6.
 EPSILON = 1e-12
 # As files on the hub are named, and as version 5 names the same tensors.
 NAMES = (
@@ -45,7 +45,7 @@ PART = re.compile(r"(blocks\.\d+)\.(q|k|v|query|key|value)\.(weight|bias)")
 
 
 def is_hugging_face(state: dict[str, np.ndarray]) -> bool:
-    """Whether the names are theirs."""
+    """Whether the names are those of `transformers`."""
     return any(
         name.startswith(("vit.embeddings.", "deit.embeddings.")) for name in state
     )

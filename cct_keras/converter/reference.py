@@ -28,7 +28,7 @@ def forward(
         stride: Stride of the convolutions, if not the default of the kernel.
         padding: Their padding, likewise.
         pool: Kernel, stride and padding of the max-pooling.
-        epsilon: Epsilon of the normalisations.
+        epsilon: Epsilon of the normalizations.
 
     Returns:
         Array `(batch, classes)`.

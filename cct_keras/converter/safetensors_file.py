@@ -6,9 +6,9 @@ import struct
 
 import numpy as np
 
-from cct_keras.bfloat16 import widen_bfloat16
 from cct_keras.converter.torch_file import DTYPES
-from cct_keras.converter.torch_file import CheckpointError
+from cct_keras.converter.torch_file import widen_bfloat16
+from cct_keras.errors import CheckpointError
 
 # This format's names of the types.
 NAMES = {
@@ -26,8 +26,10 @@ NAMES = {
 HEADER_LIMIT = 100_000_000
 
 
-def read_safetensors(file, file_size: int) -> dict[str, np.ndarray]:
-    """The arrays of a safetensors file."""
+def read_safetensors(
+    file, file_size: int
+) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The arrays of a safetensors file, and its metadata."""
     start = file.read(8)
     length = struct.unpack("<Q", start)[0] if len(start) == 8 else file_size
     if length > min(HEADER_LIMIT, file_size - 8):
@@ -35,6 +37,7 @@ def read_safetensors(file, file_size: int) -> dict[str, np.ndarray]:
     try:
         header = json.loads(file.read(length), object_pairs_hook=_unique)
         rows = {name: row for name, row in header.items() if name != "__metadata__"}
+        metadata = dict(header.get("__metadata__") or {})
         tensors = {
             name: (row["dtype"], tuple(row["shape"]), *row["data_offsets"])
             for name, row in rows.items()
@@ -46,10 +49,11 @@ def read_safetensors(file, file_size: int) -> dict[str, np.ndarray]:
         if begin != position:
             raise CheckpointError(f"{name}: the tensors leave gaps or overlap")
         position = end
-    return {
+    arrays = {
         name: _read_tensor(file, name, 8 + length, file_size, *row)
         for name, row in tensors.items()
     }
+    return arrays, metadata
 
 
 def _unique(pairs):
@@ -79,9 +83,11 @@ def _read_tensor(file, name, base, file_size, dtype, shape, begin, end):
     return widen_bfloat16(array) if dtype == "BF16" else array
 
 
-def write_safetensors(file, state: dict[str, np.ndarray]) -> None:
-    """Writes float32 arrays to an open file."""
-    header, offset = {"__metadata__": {"format": "pt"}}, 0
+def write_safetensors(
+    file, state: dict[str, np.ndarray], metadata: dict[str, str] | None = None
+) -> None:
+    """Writes float32 arrays, and texts beside them, to an open file."""
+    header, offset = {"__metadata__": {"format": "pt", **(metadata or {})}}, 0
     for name, array in state.items():
         end = offset + 4 * array.size
         header[name] = {

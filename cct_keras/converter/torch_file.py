@@ -14,9 +14,10 @@ import zipfile
 from collections.abc import Callable
 from typing import NamedTuple
 
+import ml_dtypes
 import numpy as np
 
-from cct_keras.bfloat16 import widen_bfloat16
+from cct_keras.errors import CheckpointError
 
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 # bfloat16 is read as the 16 bits it is and widened.
@@ -48,10 +49,6 @@ STORAGES = {
 # Expanded tensors may be larger than their storage, up to this many bytes.
 EXPANDED_LIMIT = 2**24
 MAX_RANK = 8
-
-
-class CheckpointError(ValueError):
-    """A file that cannot be read as a checkpoint, and why."""
 
 
 class Storage(NamedTuple):
@@ -374,6 +371,11 @@ def _with_arrays(content, read_storage):
         return value
 
     return {key: resolve(value, True) for key, value in content.items()}
+
+
+def widen_bfloat16(bits: np.ndarray) -> np.ndarray:
+    """float32 of bfloat16 numbers, which NumPy itself does not know."""
+    return bits.view(ml_dtypes.bfloat16).astype("float32")
 
 
 def _itemsize(dtype):

@@ -1,19 +1,20 @@
-"""Data sets known by name: rows of plain data."""
+"""Data sets known by name: rows of plain data, free of heavy imports."""
 
+import re
 from typing import NamedTuple
 
 
 class KnownDataset(NamedTuple):
-    """What is known of a data set before its images are there.
+    """What is known of a data set before its images are read.
 
     Attributes:
-        num_classes: How many classes it has.
+        num_classes: Number of classes.
         mean: Mean of each channel, for pixels scaled to 0..1.
-        std: Standard deviation of each channel.
-        crop: Share of the resized image that evaluation keeps.
-        image_size: Side at which it is trained on; `None` for the images' own.
-        splits: Names of its splits in tensorflow-datasets, where other than
-            `train`, `validation` and `test`.
+        std: Standard deviation of each channel, for pixels scaled to 0..1.
+        crop: Share of an image that evaluation keeps.
+        image_size: Side of the images in training; `None` for their own size.
+        splits: Which split of tensorflow-datasets to read as `"train"`,
+            `"validation"` and `"test"`; `None` for the splits of these names.
     """
 
     num_classes: int
@@ -38,12 +39,12 @@ DATASETS = {
         (0.485, 0.456, 0.406),
         (0.229, 0.224, 0.225),
         crop=0.9,
-        # Labels of its test images were never published.
+        # The labels of its test images were never published.
         splits={"train": "train", "test": "validation"},
     ),
 }
 
-# tensorflow-datasets knows these only once the images are there.
+# tensorflow-datasets has these names only after it downloaded the images.
 CIFAR_NAMES = {
     "cifar10": "airplane automobile bird cat deer dog frog horse ship truck",
     "cifar100": """
@@ -59,15 +60,38 @@ CIFAR_NAMES = {
         trout tulip turtle wardrobe whale willow_tree wolf woman worm
     """,
 }
-# tensorflow-datasets takes seconds to answer, or does not have them.
+# Asking tensorflow-datasets for these would take seconds.
 CLASS_NAMES = {
     **CIFAR_NAMES,
     **dict.fromkeys(("digits", "mnist"), "0 1 2 3 4 5 6 7 8 9"),
 }
 
 
+def find_known(name: str) -> KnownDataset | None:
+    """Returns the row of a data set, or `None` if it has no row.
+
+    Args:
+        name: Name in tensorflow-datasets, with or without configuration and version.
+
+    Example:
+
+    >>> find_known("cifar10:3.0.2").num_classes
+    10
+    """
+    return DATASETS.get(re.split("[/:]", name)[0])
+
+
 def known_class_names(name: str) -> tuple[str, ...]:
-    """Names of the classes of a data set of `DATASETS`, in the order of its labels."""
+    """Returns the names of the classes of a data set, in the order of its labels.
+
+    Args:
+        name: A key of `DATASETS`.
+
+    Example:
+
+    >>> known_class_names("cifar10")[:2]
+    ('airplane', 'automobile')
+    """
     if name in CLASS_NAMES:
         return tuple(CLASS_NAMES[name].split())
     import tensorflow_datasets as tfds

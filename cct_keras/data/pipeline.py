@@ -1,115 +1,157 @@
 """tf.data pipelines: the same images in the same order under the same seed.
 
-Every random number is a function of (seed, epoch, batch), drawn without state, so
-that neither threads nor an interruption change what a run sees.
+Every random number is a function of the seed, the epoch and the batch, drawn without
+state, so that neither threads nor an interruption change what a run sees.
 """
 
 import os
 
 import numpy as np
 
-from cct_keras.data.crops import padded_crop
-from cct_keras.data.crops import random_resized_crop
-from cct_keras.data.mixing import mix
-from cct_keras.data.mixing import random_erasing
-from cct_keras.data.policies import auto_augment
-from cct_keras.data.policies import parse_rand_augment
-from cct_keras.data.policies import rand_augment
+from cct_keras.data.augmentation.crops import padded_crop
+from cct_keras.data.augmentation.crops import random_resized_crop
+from cct_keras.data.augmentation.erasing import random_erasing
+from cct_keras.data.augmentation.keras_cv_policy import keras_cv_augment
+from cct_keras.data.augmentation.mixing import mix
+from cct_keras.data.augmentation.policies import apply_policy
+from cct_keras.data.augmentation.settings import Augmentation
+from cct_keras.data.fitting import fit_images
 from cct_keras.data.store import ImageArray
-from cct_keras.layers.preprocessing import central_box
 
-# More would keep many batches in memory.
+# More threads would keep many batches in memory.
 WORKERS = min(8, os.cpu_count() or 1)
 
 
 def steps_per_epoch(count: int, batch_size: int) -> int:
-    """Full batches in an epoch; a set smaller than a batch makes one."""
+    """Counts the full batches of an epoch; fewer images than a batch make one.
+
+    Example:
+
+    >>> steps_per_epoch(1000, 128)
+    7
+    """
     return max(1, count // batch_size)
 
 
-def training_pipeline(data, recipe, epochs: range, seed: int, shard=(0, 1)):
-    """See `Dataset.training_pipeline`."""
+def training_pipeline(
+    data,
+    augmentation: Augmentation,
+    *,
+    batch_size: int,
+    epochs: range,
+    views: int = 0,
+    seed: int = 0,
+    shard: tuple[int, int] = (0, 1),
+):
+    """Makes the batches of `Dataset.training_pipeline`.
+
+    Args:
+        data: A `Dataset`.
+        augmentation: What training sees of the images and labels.
+        batch_size: Images a batch of all machines.
+        epochs: Numbers of the epochs.
+        views: After so many epochs the first one comes again; 0 for never.
+        seed: Seed of the order and of the augmentation.
+        shard: Which part of every batch this machine gets, and of how many parts.
+
+    Returns:
+        A `tf.data.Dataset` of `(images, soft labels)`.
+    """
     import tensorflow as tf
 
     split = data.train
+    augmentation = augmentation.resolved(
+        channels=data.channels, has_model_size=split.images.size == data.image_size
+    )
+    store = split.images
+    if augmentation.crop != "resized":
+        store = fit_images(store, data.image_size, data.crop, once=True)
     labels = tf.constant(split.labels)
-    size = min(recipe.batch_size, len(split))
-    steps = steps_per_epoch(len(split), recipe.batch_size)
-    host, hosts = shard
+    steps = steps_per_epoch(len(split), batch_size)
+    host, _ = shard
 
-    def order(epoch):
-        """Batches of indices of one epoch."""
-        indices = tf.random.experimental.stateless_shuffle(
-            tf.range(len(split), dtype=tf.int64), _seed(seed, epoch)
-        )
-        # The first images of the new order, each several times in a row.
-        indices = tf.repeat(indices, recipe.repeats)[: steps * size]
-        indices = tf.reshape(indices, (steps, hosts, size // hosts))
-        return tf.data.Dataset.from_tensor_slices(
-            {
-                "indices": indices[:, host],
-                "epoch": tf.fill((steps,), epoch),
-                "batch": tf.range(steps, dtype=tf.int64),
-            }
+    def draw_order(epoch):
+        return _shuffled_batches(
+            len(split), min(batch_size, len(split)), epoch, seed, shard, augmentation
         )
 
-    def begin(batch):
-        # Hosts draw apart; the first as if it were alone.
+    def crop_and_augment(batch):
+        # Every machine draws its own numbers; the first one draws as if it were alone.
         number = batch["batch"] + 1 + host * steps
         draws = tf.random.split(
-            tf.random.fold_in(_seed(seed, batch["epoch"]), number), 4
+            tf.random.fold_in(_epoch_seed(seed, batch["epoch"]), number), 4
         )
-        images = _crop(split.images, batch["indices"], data, recipe, draws[0])
-        images = _augment(images, data, recipe, draws[1])
+        images = _load_and_crop(
+            store, batch["indices"], augmentation, draws[0], data.image_size
+        )
+        fill = [255 * value for value in data.mean]
+        images = apply_policy(images, draws[1], augmentation, fill=fill)
         return images, {**batch, "draws": draws}
 
-    def finish(images, batch):
+    def erase_and_mix(images, batch):
         draws = batch["draws"]
-        if recipe.erase_prob:
+        if augmentation.erase_prob:
             images = random_erasing(
-                images,
-                draws[2],
-                probability=recipe.erase_prob,
-                mean=data.mean,
-                std=data.std,
+                images, draws[2], augmentation, mean=data.mean, std=data.std
             )
         targets = tf.one_hot(tf.gather(labels, batch["indices"]), data.num_classes)
-        if recipe.mixup or recipe.cutmix:
-            images, targets = _mix(images, targets, batch["epoch"], recipe, draws[3])
-        smooth = recipe.label_smoothing
+        images, targets = _mix_early(
+            images, targets, draws[3], augmentation, batch["epoch"]
+        )
+        smooth = augmentation.label_smoothing
         return images, targets * (1 - smooth) + smooth / data.num_classes
 
-    stateful = recipe.augment == "keras_cv"
-    # Its draws depend on all that came before.
+    stateful = augmentation.augment == "keras_cv"
+    # What keras-cv draws depends on all images before, so all epochs are computed.
     first = 0 if stateful else epochs.start
     numbers = tf.data.Dataset.range(first, epochs.stop)
-    if recipe.teacher_views:
-        numbers = numbers.map(_as_written(lambda e: e % recipe.teacher_views))
-    pipeline = numbers.flat_map(_as_written(order))
-    pipeline = pipeline.map(_as_written(begin), num_parallel_calls=WORKERS)
+    if views:
+        numbers = numbers.map(_without_autograph(lambda epoch: epoch % views))
+    pipeline = numbers.flat_map(_without_autograph(draw_order))
+    pipeline = _map(pipeline, crop_and_augment)
     if stateful:
-        augment = _keras_cv_augment(data, seed)
+        augment = keras_cv_augment(channels=data.channels, seed=seed)
         pipeline = pipeline.map(lambda images, batch: (augment(images), batch))
         pipeline = pipeline.skip(steps * (epochs.start - first))
-    pipeline = pipeline.map(_as_written(finish), num_parallel_calls=WORKERS)
-    return untuned(pipeline.prefetch(2))
+    return untuned(_map(pipeline, erase_and_mix).prefetch(2))
 
 
 def evaluation_pipeline(data, split, batch_size: int):
-    """See `Dataset.pipeline`."""
-    import tensorflow as tf
+    """Makes the batches of `Dataset.pipeline`.
 
-    return _in_order(data, split, tf.range(len(split), dtype=tf.int64), batch_size)
+    Args:
+        data: A `Dataset`.
+        split: One of its splits.
+        batch_size: Images a batch.
+
+    Returns:
+        A `tf.data.Dataset` of `(images, one-hot labels)`.
+    """
+    indices = np.arange(len(split))
+    return _ordered_batches(data, split, (indices,), batch_size)
 
 
-def padded_pipeline(data, split, batch_size: int, multiple: int, shard=(0, 1)):
-    """See `Dataset.padded_pipeline`."""
+def padded_pipeline(
+    data, split, batch_size: int, *, multiple: int, shard: tuple[int, int] = (0, 1)
+):
+    """Makes the batches of `Dataset.padded_pipeline`.
+
+    Args:
+        data: A `Dataset`.
+        split: One of its splits.
+        batch_size: Images a batch of all machines, rounded up to `multiple`.
+        multiple: Every batch is a multiple of it.
+        shard: Which part of every batch this machine gets, and of how many parts.
+
+    Returns:
+        A `tf.data.Dataset` of `(images, one-hot labels, weights)`.
+    """
     host, hosts = shard
     batch_size = -(-batch_size // multiple) * multiple
     padded = -(-len(split) // multiple) * multiple
     indices = np.arange(padded) % len(split)
-    # Keras divides by all images, and the padding is none: with this the mean is that
-    # of the real ones.
+    # Keras divides by the number of all images, of which the padding is a part. With
+    # these weights the mean is that of the real images.
     weights = np.where(np.arange(padded) < len(split), padded / len(split), 0)
     mine = np.concatenate(
         [
@@ -117,35 +159,18 @@ def padded_pipeline(data, split, batch_size: int, multiple: int, shard=(0, 1)):
             for start in range(0, padded, batch_size)
         ]
     )
-    return _in_order(
-        data,
-        split,
-        indices[mine],
-        batch_size // hosts,
-        weights[mine].astype("float32"),
-    )
-
-
-def _in_order(data, split, indices, batch_size, *weights):
-    import tensorflow as tf
-
-    labels = tf.constant(split.labels)
-
-    def load(indices, *weights):
-        images = _gather(split.images, indices, lambda image: _fit(image, data))
-        targets = tf.one_hot(tf.gather(labels, indices), data.num_classes)
-        return images, targets, *weights
-
-    pipeline = tf.data.Dataset.from_tensor_slices((indices, *weights)).batch(batch_size)
-    pipeline = pipeline.map(_as_written(load), num_parallel_calls=WORKERS)
-    return untuned(pipeline.prefetch(2))
+    columns = indices[mine], weights[mine].astype("float32")
+    return _ordered_batches(data, split, columns, batch_size // hosts)
 
 
 def untuned(pipeline):
-    """A `tf.data.Dataset` that does not tune itself.
+    """Returns a `tf.data.Dataset` that does not tune itself.
 
-    The thread that tunes sleeps for longer and longer, up to a minute, and a
-    pipeline that ends, as that of every validation does, waits for it.
+    The thread that tunes sleeps for longer and longer, up to a minute. A pipeline that
+    ends waits for it, and every validation is a pipeline that ends.
+
+    Args:
+        pipeline: A `tf.data.Dataset`.
     """
     import tensorflow as tf
 
@@ -154,131 +179,94 @@ def untuned(pipeline):
     return pipeline.with_options(options)
 
 
-def _as_written(function):
-    """Nothing here branches on tensors: AutoGraph would only cost seconds."""
+# === Steps ===
+
+
+def _map(pipeline, function):
+    return pipeline.map(_without_autograph(function), num_parallel_calls=WORKERS)
+
+
+def _without_autograph(function):
+    """Nothing here branches on tensors, and AutoGraph would take seconds."""
     import tensorflow as tf
 
     return tf.autograph.experimental.do_not_convert(function)
 
 
-def _seed(seed, epoch):
+def _epoch_seed(seed, epoch):
     import tensorflow as tf
 
     return tf.stack([tf.cast(seed, tf.int64), tf.cast(epoch, tf.int64)])
 
 
-def _gather(store, indices, fit):
-    """The images of a batch as float32, each through `fit` if they differ in size."""
+def _shuffled_batches(count, batch_size, epoch, seed, shard, augmentation):
+    """Batches of indices of one epoch, with the numbers of epoch and batch."""
     import tensorflow as tf
 
-    if isinstance(store, ImageArray):
-        return fit(tf.cast(store.tensor(indices), tf.float32))
-
-    def one(index):
-        return fit(tf.cast(store.tensor(index), tf.float32)[None])[0]
-
-    return tf.map_fn(one, indices, fn_output_signature=tf.float32)
-
-
-def _fit(images, data):
-    """What evaluation sees of images."""
-    import tensorflow as tf
-
-    if images.shape[1:3] == data.image_size:
-        return images
-    height, width = tf.unstack(tf.shape(images)[1:3])
-    top, left, bottom, right = central_box(
-        height, width, data.image_size, data.crop, tf.minimum, tf.maximum
+    host, hosts = shard
+    steps = steps_per_epoch(count, batch_size)
+    indices = tf.random.experimental.stateless_shuffle(
+        tf.range(count, dtype=tf.int64), _epoch_seed(seed, epoch)
     )
-    images = tf.image.resize(
-        images[:, top:bottom, left:right], data.image_size, "bicubic", antialias=True
+    # Each image several times in a row, of as many fewer images.
+    indices = tf.repeat(indices, augmentation.repeats)[: steps * batch_size]
+    indices = tf.reshape(indices, (steps, hosts, batch_size // hosts))
+    return tf.data.Dataset.from_tensor_slices(
+        {
+            "indices": indices[:, host],
+            "epoch": tf.fill((steps,), epoch),
+            "batch": tf.range(steps, dtype=tf.int64),
+        }
     )
-    return tf.clip_by_value(images, 0.0, 255.0)
 
 
-def _crop(store, indices, data, recipe, seed):
+def _ordered_batches(data, split, columns, batch_size):
+    """Batches of indices, and of weights if there are any, with images and labels."""
     import tensorflow as tf
 
-    flip = recipe.flip
-    if flip == "auto":
-        flip = 0.5 if data.channels == 3 else 0.0
-    kind = recipe.crop
-    if kind == "auto":
-        ready = isinstance(store, ImageArray) and store.array.shape[1:3] == (
-            data.image_size
-        )
-        kind = "padded" if ready else "resized"
-    if kind != "resized":
-        images = _gather(store, indices, lambda image: _fit(image, data))
-        padding = recipe.crop_padding if kind == "padded" else 0
-        padding = round(padding * min(data.image_size))
-        return padded_crop(images, seed, padding=padding, flip=flip)
+    labels = tf.constant(split.labels)
+    store = fit_images(split.images, data.image_size, data.crop, once=False)
+
+    def load(indices, *weights):
+        images = tf.cast(store.tensor(indices), tf.float32)
+        targets = tf.one_hot(tf.gather(labels, indices), data.num_classes)
+        return images, targets, *weights
+
+    pipeline = tf.data.Dataset.from_tensor_slices(columns).batch(batch_size)
+    return untuned(_map(pipeline, load).prefetch(2))
+
+
+def _load_and_crop(store, indices, augmentation, seed, size):
+    import tensorflow as tf
+
+    if augmentation.crop != "resized":
+        images = tf.cast(store.tensor(indices), tf.float32)
+        return padded_crop(images, seed, augmentation)
 
     def crop(images, seed):
-        return random_resized_crop(
-            images, seed, size=data.image_size, scale=recipe.crop_scale, flip=flip
-        )
+        images = tf.cast(images, tf.float32)
+        return random_resized_crop(images, seed, augmentation, size=size)
 
     if isinstance(store, ImageArray):
-        return crop(tf.cast(store.tensor(indices), tf.float32), seed)
+        return crop(store.tensor(indices), seed)
 
-    def one(entry):
-        position, index = entry
-        image = tf.cast(store.tensor(index), tf.float32)
-        return crop(image[None], tf.random.fold_in(seed, position))[0]
+    def crop_one(position_and_index):
+        position, index = position_and_index
+        image = store.tensor(index)[None]
+        return crop(image, tf.random.fold_in(seed, position))[0]
 
     positions = tf.range(tf.size(indices, out_type=tf.int64))
-    return tf.map_fn(one, (positions, indices), fn_output_signature=tf.float32)
+    return tf.map_fn(crop_one, (positions, indices), fn_output_signature=tf.float32)
 
 
-def _augment(images, data, recipe, seed):
-    kind = recipe.augment
-    if kind == "auto-color":
-        kind = "auto" if data.channels == 3 else "none"
-    if kind in ("none", "keras_cv"):
-        return images
-    fill = [255 * value for value in data.mean]
-    if kind == "auto":
-        return auto_augment(images, seed, fill=fill)
-    return rand_augment(images, seed, fill=fill, **parse_rand_augment(kind))
-
-
-def _keras_cv_augment(data, seed):
-    """keras-cv's RandAugment at the published strength, image by image."""
-    import keras_cv
+def _mix_early(images, targets, seed, augmentation, epoch):
+    """Mixes a batch, if its epoch comes before the one from which nothing is mixed."""
     import tensorflow as tf
 
-    # Some of its operations take their seeds from here.
-    tf.random.set_seed(seed)
-    if data.channels != 3:
-        raise ValueError("augment='keras_cv' takes colour images only")
-    augment = keras_cv.layers.RandAugment(
-        value_range=(0, 255),
-        augmentations_per_image=2,
-        magnitude=0.9,
-        magnitude_stddev=0.05,
-        rate=0.5,
-        seed=seed,
+    if not augmentation.mix_off_epoch:
+        return mix(images, targets, seed, augmentation)
+    return tf.cond(
+        tf.cast(epoch, tf.float32) < augmentation.mix_off_epoch,
+        lambda: mix(images, targets, seed, augmentation),
+        lambda: (images, targets),
     )
-    # Given a batch, it works on ten images at a time, which then race for their draws.
-    return lambda images: tf.map_fn(augment, images, parallel_iterations=1)
-
-
-def _mix(images, targets, epoch, recipe, seed):
-    import tensorflow as tf
-
-    def mixed():
-        return mix(
-            images,
-            targets,
-            seed,
-            mixup=recipe.mixup,
-            cutmix=recipe.cutmix,
-            probability=recipe.mix_prob,
-            switch_probability=recipe.mix_switch_prob,
-        )
-
-    if not recipe.mix_off_epoch:
-        return mixed()
-    still_on = tf.cast(epoch, tf.float32) < recipe.mix_off_epoch
-    return tf.cond(still_on, mixed, lambda: (images, targets))

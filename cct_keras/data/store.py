@@ -1,14 +1,20 @@
 """Where the images of a split are: in memory, of one size or of many, or on disk.
 
-Each store has a length, gives image `i` as a NumPy array by `store[i]`, and as a
-tensor inside a tf.data graph by `store.tensor(index)`.
+Each store has a length, a `size` and `channels`, gives image `i` as a NumPy array by
+`store[i]`, and as a tensor inside a tf.data graph by `store.tensor(index)`.
 """
 
 import os
 import sys
 import threading
+from collections.abc import Callable
 
 import numpy as np
+
+from cct_keras.errors import DataError
+
+# Pixels of this many files are enough for their mean and standard deviation.
+SAMPLED_FILES = 2000
 
 
 class ImageArray:
@@ -16,10 +22,21 @@ class ImageArray:
 
     Args:
         array: uint8, `(count, height, width, channels)`.
+
+    Attributes:
+        size: Height and width of the images.
+        channels: Channels of the images.
+
+    Example:
+
+    >>> len(ImageArray(np.zeros((10, 8, 8, 3), "uint8")))
+    10
     """
 
     def __init__(self, array: np.ndarray):
         self.array = array
+        self.size = array.shape[1:3]
+        self.channels = array.shape[3]
         self._tensor = None
 
     def __len__(self):
@@ -29,22 +46,17 @@ class ImageArray:
         return self.array[index]
 
     def tensor(self, index):
-        """One image, or the batch of several indices, as uint8."""
-        import tensorflow as tf
-
-        return tf.gather(self._on_cpu(), index)
-
-    def _on_cpu(self):
+        """Returns one image, or the batch of several indices, as uint8."""
         import tensorflow as tf
 
         if self._tensor is None:
             with tf.init_scope(), tf.device("cpu"):
                 self._tensor = tf.constant(self.array)
-        return self._tensor
+        return tf.gather(self._tensor, index)
 
     def pixels(self) -> np.ndarray:
-        """All pixels, `(count, channels)`."""
-        return self.array.reshape(-1, self.array.shape[-1])
+        """Returns all pixels, `(count, channels)`."""
+        return self.array.reshape(-1, self.channels)
 
 
 class RaggedImages:
@@ -52,9 +64,21 @@ class RaggedImages:
 
     Args:
         images: uint8 arrays `(height, width, channels)`.
+
+    Attributes:
+        size: `None`, as the images differ in size.
+        channels: Channels of the images.
+
+    Example:
+
+    >>> wide, high = np.zeros((4, 9, 3), "uint8"), np.zeros((8, 6, 3), "uint8")
+    >>> RaggedImages([wide, high])[1].shape
+    (8, 6, 3)
     """
 
     def __init__(self, images: list[np.ndarray]):
+        self.size = None
+        self.channels = images[0].shape[-1]
         self.shapes = np.array([image.shape for image in images], "int64")
         self._ends = np.cumsum(self.shapes.prod(axis=1))
         self._buffer = np.empty(self._ends[-1], "uint8")
@@ -70,7 +94,7 @@ class RaggedImages:
         return self._buffer[end - shape.prod() : end].reshape(shape)
 
     def tensor(self, index):
-        """One image as uint8."""
+        """Returns one image as uint8."""
         import tensorflow as tf
 
         if self._tensors is None:
@@ -82,17 +106,17 @@ class RaggedImages:
         shape = shapes[index]
         size = tf.reduce_prod(shape)
         image = tf.reshape(buffer[ends[index] - size : ends[index]], shape)
-        return tf.ensure_shape(image, (None, None, self.shapes[0, 2]))
+        return tf.ensure_shape(image, (None, None, self.channels))
 
     def pixels(self) -> np.ndarray:
-        """All pixels, `(count, channels)`."""
-        return self._buffer.reshape(-1, self.shapes[0, 2])
+        """Returns all pixels, `(count, channels)`."""
+        return self._buffer.reshape(-1, self.channels)
 
 
 class ImageFiles:
     """Files that are read whenever they are needed, for more than fits in memory.
 
-    A file that turns out to be broken is named once on stderr, and the next one of
+    A file that turns out to be broken is named once on stderr, and another file of
     its class takes its place.
 
     Args:
@@ -104,13 +128,19 @@ class ImageFiles:
     """
 
     def __init__(
-        self, paths: list, labels, read, channels: int, size: tuple | None = None
+        self,
+        paths: list,
+        labels: np.ndarray,
+        read: Callable,
+        *,
+        channels: int,
+        size: tuple[int, int] | None = None,
     ):
         self.paths = paths
         self.labels = labels
         self.read = read
         self.channels = channels
-        self.size = size or (None, None)
+        self.size = size
         self.broken = {}
         self._lock = threading.Lock()
 
@@ -118,34 +148,41 @@ class ImageFiles:
         return len(self.paths)
 
     def __getitem__(self, index):
-        alike = np.flatnonzero(self.labels == self.labels[index])
-        start = np.searchsorted(alike, index)
-        for position in np.roll(alike, -start):
+        same_class = np.flatnonzero(self.labels == self.labels[index])
+        start = np.searchsorted(same_class, index)
+        for position in np.roll(same_class, -start):
             path = self.paths[position]
             try:
                 return self.read(path)
-            except ValueError as error:
+            except DataError as error:
                 with self._lock:
                     if path not in self.broken:
                         print(f"skipped {error}", file=sys.stderr)
                         self.broken[path] = str(error)
-        raise ValueError(f"no file of the class of {self.paths[index]} can be read")
+        raise DataError(f"no file of the class of {self.paths[index]} can be read")
 
     def tensor(self, index):
-        """One image as uint8."""
+        """Returns one image as uint8."""
         import tensorflow as tf
 
         image = tf.numpy_function(self.__getitem__, [index], tf.uint8, stateful=False)
-        return tf.ensure_shape(image, (*self.size, self.channels))
+        return tf.ensure_shape(image, (*(self.size or (None, None)), self.channels))
 
     def pixels(self) -> np.ndarray:
-        """Pixels of up to 2,000 images spread over all, `(count, channels)`."""
-        picked = np.linspace(0, len(self) - 1, min(len(self), 2000)).astype(int)
+        """Returns the pixels of some images spread over all, `(count, channels)`."""
+        count = min(len(self), SAMPLED_FILES)
+        picked = np.linspace(0, len(self) - 1, count).astype(int)
         return np.concatenate([self[i].reshape(-1, self.channels) for i in picked])
 
 
 def memory_budget() -> int:
-    """Bytes that the images of a data set may take: a quarter of the machine."""
+    """Returns how many bytes the images of a data set may take: a quarter of all.
+
+    Example:
+
+    >>> memory_budget() > 0
+    True
+    """
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
     except (AttributeError, ValueError, OSError):

@@ -1,4 +1,7 @@
-"""The layers of the compact transformers, one a file, usable in any model."""
+"""The layers of the compact transformers, one in a file, usable in any model."""
+
+# First of all, so that registering the layers never meets a half-imported module.
+import keras  # noqa: F401
 
 from cct_keras.layers.class_token import ClassToken
 from cct_keras.layers.conv_tokenizer import ConvTokenizer
@@ -6,7 +9,6 @@ from cct_keras.layers.drop_path import DropPath
 from cct_keras.layers.encoder_block import EncoderBlock
 from cct_keras.layers.feed_forward import FeedForward
 from cct_keras.layers.layer_normalization import LayerNormalization
-from cct_keras.layers.lora_dense import LoRADense
 from cct_keras.layers.multi_head_self_attention import MultiHeadSelfAttention
 from cct_keras.layers.position_embedding import PositionEmbedding
 from cct_keras.layers.preprocessing import Preprocessing
@@ -20,7 +22,6 @@ __all__ = [
     "EncoderBlock",
     "FeedForward",
     "LayerNormalization",
-    "LoRADense",
     "MultiHeadSelfAttention",
     "PositionEmbedding",
     "Preprocessing",

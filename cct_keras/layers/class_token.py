@@ -1,12 +1,12 @@
 import keras
 from keras import ops
 
-from cct_keras.layers.checks import check_rank
+from cct_keras.checks import check_rank
 
 
 @keras.saving.register_keras_serializable(package="cct_keras")
 class ClassToken(keras.layers.Layer):
-    """Prepends one learnable token, zero at the start, to a sequence.
+    """Prepends one learnable token to a sequence; its initial value is zero.
 
     Input shape:
         `(batch, tokens, dim)`
@@ -17,7 +17,7 @@ class ClassToken(keras.layers.Layer):
     Example:
 
     >>> tokens = keras.random.normal((2, 64, 128))
-    >>> ClassToken()(tokens).shape
+    >>> keras.ops.shape(ClassToken()(tokens))
     (2, 65, 128)
     """
 

@@ -1,23 +1,24 @@
+import inspect
 import math
 
 import keras
 from keras import ops
 
-from cct_keras.layers.checks import check_choice
-from cct_keras.layers.checks import check_non_negative
-from cct_keras.layers.checks import check_positive
-from cct_keras.layers.checks import check_rank
-from cct_keras.layers.frozen import stay_frozen
-from cct_keras.layers.max_pool import max_pool
-from cct_keras.layers.max_pool import pad
+from cct_keras.checks import check_choice
+from cct_keras.checks import check_non_negative
+from cct_keras.checks import check_positive
+from cct_keras.checks import check_rank
+from cct_keras.kernels.max_pool import max_pool
+from cct_keras.layers.settings import check_settings
+from cct_keras.layers.settings import save_settings
 
 
 @keras.saving.register_keras_serializable(package="cct_keras")
 class ConvTokenizer(keras.layers.Layer):
     """Turns an image into a sequence of tokens by convolution.
 
-    Each stage is convolution, activation and max-pooling. All padding is
-    symmetric: `padding="same"` would give the same shapes and other values
+    Each stage is a convolution, an activation and a max-pooling. All padding is
+    symmetric: Keras' `padding="same"` would give the same shapes, but other values
     whenever a stride is larger than 1.
 
     With `stride=kernel_size`, `padding=0`, `activation=None`, `use_bias=True`
@@ -51,7 +52,7 @@ class ConvTokenizer(keras.layers.Layer):
     Example:
 
     >>> images = keras.random.normal((2, 32, 32, 3))
-    >>> ConvTokenizer(128, num_conv_layers=2)(images).shape
+    >>> keras.ops.shape(ConvTokenizer(128, num_conv_layers=2)(images))
     (2, 64, 128)
     """
 
@@ -98,7 +99,7 @@ class ConvTokenizer(keras.layers.Layer):
                     f"pooling_padding={pooling_padding}, "
                     f"pooling_kernel_size={pooling_kernel_size}"
                 )
-        # Keras takes no integers of NumPy for filters and kernels.
+        # Keras accepts no NumPy integers for filters and kernels.
         self.embedding_dim = int(embedding_dim)
         self.num_conv_layers = num_conv_layers
         self.kernel_size = int(kernel_size)
@@ -121,51 +122,64 @@ class ConvTokenizer(keras.layers.Layer):
             )
         self.compute_grid(input_shape)
         self.convs = []
-        # Equal to the explicit padding without a stride, and saves a copy.
-        same = self.stride == 1 and self.kernel_size == 2 * self.padding + 1
         for i in range(self.num_conv_layers):
             last = i == self.num_conv_layers - 1
             filters = self.embedding_dim if last else self.hidden_dim
-            # torch's default for the bias of a convolution
+            # The bound of torch's initial bias.
             bound = 1 / math.sqrt(channels * self.kernel_size**2)
             conv = keras.layers.Conv2D(
                 filters,
                 self.kernel_size,
                 strides=self.stride,
-                padding="same" if same else "valid",
+                padding="same" if self._same_padding() else "valid",
                 data_format="channels_last",
                 use_bias=self.use_bias,
                 kernel_initializer=keras.initializers.VarianceScaling(
                     scale=2.0, mode="fan_in", distribution="untruncated_normal"
                 ),
                 bias_initializer=keras.initializers.RandomUniform(-bound, bound),
+                trainable=self.trainable,
                 dtype=self.dtype_policy,
                 name=f"conv_{i}",
             )
             conv.build((None, None, None, channels))
             self.convs.append(conv)
             channels = filters
-        stay_frozen(self)
 
     def call(self, images, training=None):
         x = images
         if self.data_format == "channels_first":
             x = ops.transpose(x, (0, 2, 3, 1))
         for conv in self.convs:
-            if conv.padding == "valid":
-                x = pad(x, self.padding, 0.0)
-            x = self.activation(conv(x))
-            if self.pooling_kernel_size is not None:
-                x = max_pool(
-                    x,
-                    self.pooling_kernel_size,
-                    self.pooling_stride,
-                    self.pooling_padding,
-                    positive=self.activation is keras.activations.relu,
-                    training=training,
-                )
+            x = self.activation(conv(self._pad(x)))
+            x = self._pool(x, training)
         _, height, width, _ = ops.shape(x)
         return ops.reshape(x, (-1, height * width, self.embedding_dim))
+
+    def _same_padding(self):
+        """Whether the convolutions can pad by themselves, which saves a copy.
+
+        Without a stride `padding="same"` is symmetric.
+        """
+        return self.stride == 1 and self.kernel_size == 2 * self.padding + 1
+
+    def _pad(self, x):
+        if self.padding == 0 or self._same_padding():
+            return x
+        sides = [self.padding, self.padding]
+        return ops.pad(x, [[0, 0], sides, sides, [0, 0]])
+
+    def _pool(self, x, training):
+        if self.pooling_kernel_size is None:
+            return x
+        return max_pool(
+            x,
+            self.pooling_kernel_size,
+            self.pooling_stride,
+            self.pooling_padding,
+            never_negative=self.activation is keras.activations.relu,
+            training=training,
+        )
 
     def compute_grid(self, input_shape) -> tuple[int | None, int | None]:
         """Rows and columns of the token grid for a batch of images.
@@ -214,6 +228,50 @@ class ConvTokenizer(keras.layers.Layer):
         tokens = None if height is None or width is None else height * width
         return input_shape[0], tokens, self.embedding_dim
 
+    def save_own_variables(self, store):
+        save_settings(store, self._settings())
+
+    def load_own_variables(self, store):
+        settings = self._settings()
+        # These change nothing in such a tokenizer.
+        if self.pooling_kernel_size is None:
+            del settings["pooling_stride"], settings["pooling_padding"]
+        if self.num_conv_layers == 1:
+            del settings["hidden_dim"]
+        if not isinstance(settings["activation"], str):
+            # The configuration of an object holds names that vary.
+            del settings["activation"]
+        check_settings(self, store, settings)
+
+    def _settings(self):
+        """What changes the function of the layer besides its weights."""
+        return {
+            "num_conv_layers": int(self.num_conv_layers),
+            "kernel_size": int(self.kernel_size),
+            "stride": int(self.stride),
+            "padding": int(self.padding),
+            "activation": self._serialized_activation(),
+            "use_bias": bool(self.use_bias),
+            "pooling_kernel_size": (
+                None
+                if self.pooling_kernel_size is None
+                else int(self.pooling_kernel_size)
+            ),
+            "pooling_stride": int(self.pooling_stride),
+            "pooling_padding": int(self.pooling_padding),
+            "hidden_dim": int(self.hidden_dim),
+        }
+
+    def _serialized_activation(self):
+        if inspect.isfunction(self.activation):
+            # Its name is enough to find it again, and Keras warns of serialized
+            # lambda functions.
+            name = self.activation.__name__
+            if getattr(keras.activations, name, None) is self.activation:
+                return name
+            return keras.saving.get_registered_name(self.activation)
+        return keras.activations.serialize(self.activation)
+
     def get_config(self):
         config = super().get_config()
         config.update(
@@ -236,7 +294,12 @@ class ConvTokenizer(keras.layers.Layer):
 
 
 def standardize_data_format(owner: str, data_format: str | None) -> str:
-    """`data_format` checked, or the default of the Keras configuration."""
+    """Checks `data_format`; `None` gives the default of the Keras configuration.
+
+    Args:
+        owner: Who asks, for the error message.
+        data_format: `"channels_last"`, `"channels_first"` or `None`.
+    """
     if data_format is None:
         return keras.config.image_data_format()
     check_choice(owner, ("channels_last", "channels_first"), data_format=data_format)

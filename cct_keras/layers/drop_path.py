@@ -1,22 +1,22 @@
 import keras
 from keras import ops
 
-from cct_keras.layers.checks import check_rate
+from cct_keras.checks import check_rate
 
 
 @keras.saving.register_keras_serializable(package="cct_keras")
 class DropPath(keras.layers.Layer):
     """Stochastic depth: drops whole samples of a residual branch.
 
-    In training each sample is zeroed with probability `rate` and scaled by
-    `1 / (1 - rate)` otherwise, so the expectation stays.
+    In training each sample is set to zero with probability `rate` and scaled by
+    `1 / (1 - rate)` otherwise, which keeps the expected value.
 
     Args:
         rate: Probability that a sample is dropped.
-        seed: Optional integer. Without it every layer draws its own.
+        seed: Optional integer. By default every layer has a random seed.
 
     Input shape:
-        Any, the batch first.
+        Any; the first axis is the batch.
 
     Output shape:
         Same as the input.
@@ -24,7 +24,7 @@ class DropPath(keras.layers.Layer):
     Example:
 
     >>> branch = keras.random.normal((8, 64, 128))
-    >>> DropPath(0.1)(branch, training=True).shape
+    >>> keras.ops.shape(DropPath(0.1)(branch, training=True))
     (8, 64, 128)
     """
 

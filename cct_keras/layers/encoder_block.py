@@ -1,23 +1,24 @@
 import keras
 
-from cct_keras.layers.checks import check_positive
-from cct_keras.layers.checks import check_rate
+from cct_keras.checks import check_positive
+from cct_keras.checks import check_rate
+from cct_keras.kernels.remat import remat
+from cct_keras.layers.adaptable_layer import AdaptableLayer
+from cct_keras.layers.attention_scores import spec_with_scores
 from cct_keras.layers.drop_path import DropPath
 from cct_keras.layers.feed_forward import FeedForward
-from cct_keras.layers.fixed_seeds import fixed_seeds
-from cct_keras.layers.frozen import stay_frozen
 from cct_keras.layers.layer_normalization import LayerNormalization
-from cct_keras.layers.lora_dense import check_lora
 from cct_keras.layers.multi_head_self_attention import MultiHeadSelfAttention
-from cct_keras.layers.multi_head_self_attention import spec_with_scores
+from cct_keras.layers.settings import check_settings
+from cct_keras.layers.settings import save_settings
 
 
 @keras.saving.register_keras_serializable(package="cct_keras")
-class EncoderBlock(keras.layers.Layer):
+class EncoderBlock(AdaptableLayer):
     """One transformer block.
 
     The released CCT, CVT and ViT-Lite weights need a residual order of their
-    own: the second normalisation *replaces* the residual stream.
+    own: the second normalization *replaces* the residual stream.
 
         x = x + DropPath(attention(norm1(x)))
         x = norm2(x)
@@ -31,13 +32,10 @@ class EncoderBlock(keras.layers.Layer):
         drop_path_rate: Stochastic depth on both branches.
         qkv_bias: Whether the query, key and value projection has a bias.
         pre_norm: Whether to use the textbook order instead, in which
-            the second normalisation sees the feed-forward branch only.
-        epsilon: Epsilon of the normalisations.
+            the second normalization sees the feed-forward branch only.
+        epsilon: Epsilon of the normalizations.
         remat: Whether to keep only the input of the block for the backward pass, and
             to compute the rest again there: less memory, more time.
-        lora: Adapters: `rank`, `alpha` and the `targets` among `qkv`, `proj`,
-            `linear1` and `linear2`. All else in the block is then frozen. Set by
-            `add_lora`.
 
     Call arguments:
         tokens: Tensor `(batch, tokens, dim)`.
@@ -51,7 +49,7 @@ class EncoderBlock(keras.layers.Layer):
     Example:
 
     >>> tokens = keras.random.normal((2, 64, 128))
-    >>> EncoderBlock(num_heads=2, hidden_dim=128)(tokens).shape
+    >>> keras.ops.shape(EncoderBlock(num_heads=2, hidden_dim=128)(tokens))
     (2, 64, 128)
     """
 
@@ -67,7 +65,6 @@ class EncoderBlock(keras.layers.Layer):
         pre_norm: bool = False,
         epsilon: float = 1e-5,
         remat: bool = False,
-        lora: dict | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -87,73 +84,51 @@ class EncoderBlock(keras.layers.Layer):
         self.pre_norm = pre_norm
         self.epsilon = epsilon
         self.remat = remat
-        self.lora = check_lora("EncoderBlock", lora)
 
-        self.norm1 = LayerNormalization(
-            epsilon=epsilon,
-            trainable=lora is None,
-            dtype=self.dtype_policy,
-            name="norm1",
-        )
+        # A frozen block that comes from a file freezes its sublayers here: Keras hands
+        # `trainable` on only when it is set later.
+        shared = {"dtype": self.dtype_policy, "trainable": self.trainable}
+        self.norm1 = LayerNormalization(epsilon=epsilon, name="norm1", **shared)
         self.attention = MultiHeadSelfAttention(
             num_heads,
             use_bias=qkv_bias,
             attention_dropout=attention_dropout,
             dropout_rate=dropout_rate,
-            lora=self.lora,
-            dtype=self.dtype_policy,
             name="attention",
+            **shared,
         )
-        self.drop_path1 = DropPath(
-            drop_path_rate, dtype=self.dtype_policy, name="drop_path1"
-        )
-        self.norm2 = LayerNormalization(
-            epsilon=epsilon,
-            trainable=lora is None,
-            dtype=self.dtype_policy,
-            name="norm2",
-        )
+        self.drop_path1 = DropPath(drop_path_rate, name="drop_path1", **shared)
+        self.norm2 = LayerNormalization(epsilon=epsilon, name="norm2", **shared)
         self.feed_forward = FeedForward(
-            hidden_dim,
-            dropout_rate=dropout_rate,
-            lora=self.lora,
-            dtype=self.dtype_policy,
-            name="feed_forward",
+            hidden_dim, dropout_rate=dropout_rate, name="feed_forward", **shared
         )
-        self.drop_path2 = DropPath(
-            drop_path_rate, dtype=self.dtype_policy, name="drop_path2"
-        )
+        self.drop_path2 = DropPath(drop_path_rate, name="drop_path2", **shared)
+        # A subclass replaces the linear layers of the whole block in one place.
+        self.attention.make_projection = self.make_projection
+        self.feed_forward.make_projection = self.make_projection
 
     def build(self, input_shape):
-        for layer in (self.norm1, self.attention, self.norm2, self.feed_forward):
+        for layer in (
+            self.norm1,
+            self.attention,
+            self.drop_path1,
+            self.norm2,
+            self.feed_forward,
+            self.drop_path2,
+        ):
             layer.build(input_shape)
-        stay_frozen(self)
 
     def call(self, tokens, return_attention_scores=False, training=None):
-        if not self.remat or not training or return_attention_scores:
-            return self._forward(tokens, return_attention_scores, training)
-        generators = [
-            layer.seed_generator
-            for layer in (
-                self.attention.attention_drop,
-                self.attention.proj_drop,
-                self.drop_path1,
-                self.feed_forward.drop1,
-                self.feed_forward.drop2,
-                self.drop_path2,
-            )
-            if layer.rate > 0
-        ]
-        # Both passes must drop the same.
-        seeds = [generator.next() for generator in generators]
+        if return_attention_scores:
+            return self._forward(tokens, training, return_attention_scores=True)
+        if self.remat and training:
+            forward = remat(lambda x: self._forward(x, training), self._seeds())
+            return forward(tokens)
+        return self._forward(tokens, training)
 
-        def forward(tokens):
-            with fixed_seeds(generators, seeds):
-                return self._forward(tokens, training=True)
-
-        return keras.remat(forward)(tokens)
-
-    def _forward(self, tokens, return_attention_scores=False, training=None):
+    def _forward(self, tokens, training, return_attention_scores=False):
+        # Keras would hand on `training` by itself, but not to the second computation
+        # of `remat`.
         branch = self.attention(
             self.norm1(tokens, training=training),
             return_attention_scores=return_attention_scores,
@@ -162,15 +137,24 @@ class EncoderBlock(keras.layers.Layer):
         if return_attention_scores:
             branch, weights = branch
         x = tokens + self.drop_path1(branch, training=training)
-        if self.pre_norm:
-            branch = self.feed_forward(
-                self.norm2(x, training=training), training=training
-            )
-        else:
-            x = self.norm2(x, training=training)
-            branch = self.feed_forward(x, training=training)
+        normalized = self.norm2(x, training=training)
+        if not self.pre_norm:
+            x = normalized
+        branch = self.feed_forward(normalized, training=training)
         x = x + self.drop_path2(branch, training=training)
         return (x, weights) if return_attention_scores else x
+
+    def _seeds(self):
+        """The seed generators of everything random in the block."""
+        layers = (
+            self.attention.attention_drop,
+            self.attention.proj_drop,
+            self.drop_path1,
+            self.feed_forward.drop1,
+            self.feed_forward.drop2,
+            self.drop_path2,
+        )
+        return [layer.seed_generator for layer in layers if layer.rate > 0]
 
     def compute_output_shape(self, input_shape, return_attention_scores=False):
         if not return_attention_scores:
@@ -179,6 +163,22 @@ class EncoderBlock(keras.layers.Layer):
 
     def compute_output_spec(self, tokens, return_attention_scores=False, training=None):
         return spec_with_scores(self, tokens, return_attention_scores)
+
+    def save_own_variables(self, store):
+        save_settings(store, self._settings())
+
+    def load_own_variables(self, store):
+        check_settings(self, store, self._settings())
+
+    def _settings(self):
+        """What changes the function of the block besides its weights."""
+        return {
+            "num_heads": int(self.num_heads),
+            "hidden_dim": int(self.hidden_dim),
+            "qkv_bias": bool(self.qkv_bias),
+            "pre_norm": bool(self.pre_norm),
+            "epsilon": float(self.epsilon),
+        }
 
     def get_config(self):
         config = super().get_config()
@@ -193,7 +193,6 @@ class EncoderBlock(keras.layers.Layer):
                 "pre_norm": self.pre_norm,
                 "epsilon": self.epsilon,
                 "remat": self.remat,
-                "lora": self.lora,
             }
         )
         return config

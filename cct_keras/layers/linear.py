@@ -1,38 +1,43 @@
 import keras
 
+from cct_keras.kernels.linear import linear
+
 
 class Linear(keras.layers.Dense):
-    """`keras.layers.Dense` on torch, faster for matrices on the CPU.
+    """A linear layer of a block, with the initial weights of the original.
 
-    There the library of the convolutions multiplies up to 1.3 times as fast as that of
-    the matrix products, adds the bias on the way and does both also backwards.
+    `keras.layers.Dense`, computed by the kernel `linear`. Quantization and the LoRA of
+    Keras work as in `Dense`.
+
+    Args:
+        units: Width of the output.
+        use_bias: Whether there is a bias.
+
+    Input shape:
+        `(batch, ..., dim)`
+
+    Output shape:
+        `(batch, ..., units)`
+
+    Example:
+
+    >>> tokens = keras.random.normal((2, 64, 128))
+    >>> keras.ops.shape(Linear(384)(tokens))
+    (2, 64, 384)
     """
 
+    def __init__(self, units: int, *, use_bias: bool = True, **kwargs):
+        super().__init__(
+            units,
+            use_bias=use_bias,
+            kernel_initializer=keras.initializers.RandomNormal(stddev=0.02),
+            **kwargs,
+        )
+
     def call(self, x, training=None):
-        if self.lora_enabled or not _suits(x):
-            return super().call(x, training=training)
-        import torch
+        return linear(x, self.kernel, self.bias)
 
-        # Each row is a pixel, each column a channel.
-        pixels = x[None, None].permute(0, 3, 1, 2)
-        kernel = self.kernel.value.t()[..., None, None]
-        bias = None if self.bias is None else self.bias.value
-        x = torch.nn.functional.conv2d(pixels, kernel, bias)
-        return x.permute(0, 2, 3, 1).reshape(-1, self.units)
-
-    def quantize(self, mode=None, type_check=True, **options):
-        # Keras refuses subclasses, as their `call` could be anything.
-        return super().quantize(mode, type_check=False, **options)
-
-
-def _suits(x):
-    import torch
-
-    return (
-        x.device.type == "cpu"
-        and x.dtype == torch.float32
-        and x.dim() == 2
-        and len(x) > 0
-        and torch.backends.mkldnn.is_available()
-        and not torch.compiler.is_exporting()
-    )
+    def quantize(self, mode=None, type_check=True, config=None):
+        # Keras refuses subclasses of `Dense` because they might compute something
+        # else; this one does not.
+        return super().quantize(mode, type_check=False, config=config)

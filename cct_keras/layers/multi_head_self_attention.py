@@ -1,18 +1,17 @@
 import keras
 from keras import ops
 
-from cct_keras.layers.checks import check_divisible_by_heads
-from cct_keras.layers.checks import check_positive
-from cct_keras.layers.checks import check_rank
-from cct_keras.layers.checks import check_rate
-from cct_keras.layers.keep_mask import keep_mask
-from cct_keras.layers.lora_dense import check_lora
-from cct_keras.layers.lora_dense import projection
-from cct_keras.layers.torch_attention import torch_attention
+from cct_keras.checks import check_divisible_by_heads
+from cct_keras.checks import check_positive
+from cct_keras.checks import check_rank
+from cct_keras.checks import check_rate
+from cct_keras.kernels.attention import attention
+from cct_keras.layers.adaptable_layer import AdaptableLayer
+from cct_keras.layers.attention_scores import spec_with_scores
 
 
 @keras.saving.register_keras_serializable(package="cct_keras")
-class MultiHeadSelfAttention(keras.layers.Layer):
+class MultiHeadSelfAttention(AdaptableLayer):
     """Self-attention with one fused projection for query, key and value.
 
     `keras.layers.MultiHeadAttention(use_bias=False)` also drops the bias of the
@@ -24,7 +23,6 @@ class MultiHeadSelfAttention(keras.layers.Layer):
             always has one.
         attention_dropout: Dropout on the attention weights.
         dropout_rate: Dropout after the output projection.
-        lora: Adapters on the projections `qkv` and `proj`; see `add_lora`.
 
     Call arguments:
         tokens: Tensor `(batch, tokens, dim)`.
@@ -41,7 +39,7 @@ class MultiHeadSelfAttention(keras.layers.Layer):
     >>> tokens = keras.random.normal((2, 64, 128))
     >>> layer = MultiHeadSelfAttention(num_heads=2)
     >>> output, weights = layer(tokens, return_attention_scores=True)
-    >>> weights.shape
+    >>> keras.ops.shape(weights)
     (2, 2, 64, 64)
     """
 
@@ -52,7 +50,6 @@ class MultiHeadSelfAttention(keras.layers.Layer):
         use_bias: bool = False,
         attention_dropout: float = 0.0,
         dropout_rate: float = 0.0,
-        lora: dict | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -66,25 +63,18 @@ class MultiHeadSelfAttention(keras.layers.Layer):
         self.use_bias = use_bias
         self.attention_dropout = attention_dropout
         self.dropout_rate = dropout_rate
-        self.lora = check_lora("MultiHeadSelfAttention", lora)
 
     def build(self, input_shape):
         check_rank("MultiHeadSelfAttention", input_shape, ("batch", "tokens", "dim"))
         dim = input_shape[-1]
         check_divisible_by_heads("MultiHeadSelfAttention", dim, self.num_heads)
-        self.head_dim = dim // self.num_heads
-        self.qkv = projection(
-            "qkv",
-            3 * dim,
-            lora=self.lora,
-            dtype=self.dtype_policy,
-            use_bias=self.use_bias,
-        )
+        self.qkv = self.make_projection("qkv", 3 * dim, self.use_bias)
         self.qkv.build(input_shape)
+        # Only its seeds are used: the attention kernel drops the weights itself.
         self.attention_drop = keras.layers.Dropout(
             self.attention_dropout, dtype=self.dtype_policy, name="attention_drop"
         )
-        self.proj = projection("proj", dim, lora=self.lora, dtype=self.dtype_policy)
+        self.proj = self.make_projection("proj", dim)
         self.proj.build(input_shape)
         self.proj_drop = keras.layers.Dropout(
             self.dropout_rate, dtype=self.dtype_policy, name="proj_drop"
@@ -92,35 +82,31 @@ class MultiHeadSelfAttention(keras.layers.Layer):
 
     def call(self, tokens, return_attention_scores=False, training=None):
         _, length, dim = ops.shape(tokens)
-        # TensorFlow fuses the bias into the product of matrices, not of batches.
+        # One token a row: matrices are multiplied faster than batches of them.
         x = self.qkv(ops.reshape(tokens, (-1, dim)))
-        x = ops.reshape(x, (-1, length, 3, self.num_heads, self.head_dim))
-        # One transposition; to unstack the first axis costs nothing.
-        query, key, value = ops.unstack(ops.transpose(x, (2, 0, 3, 1, 4)), 3, axis=0)
-
-        rate = self.attention_dropout if training else 0.0
-        x = None
-        if keras.config.backend() == "torch" and not return_attention_scores:
-            generator = self.attention_drop.seed_generator if rate else None
-            x = torch_attention(query, key, value, rate, generator)
-        if x is None:
-            scores = ops.matmul(query * self.head_dim**-0.5, ops.swapaxes(key, -1, -2))
-            weights = ops.softmax(scores, axis=-1)
-            x = self._attend(weights, value, rate)
-
-        x = self.proj(ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, dim)))
-        x = self.proj_drop(ops.reshape(x, (-1, length, dim)), training=training)
+        query, key, value = self._split_heads(x, length, dim)
+        x = attention(
+            query,
+            key,
+            value,
+            dropout_rate=self.attention_dropout if training else 0.0,
+            seed_generator=getattr(self.attention_drop, "seed_generator", None),
+            return_weights=return_attention_scores,
+        )
+        if return_attention_scores:
+            x, weights = x
+        x = self.proj(self._merge_heads(x, dim))
+        x = self.proj_drop(ops.reshape(x, (-1, length, dim)))
         return (x, weights) if return_attention_scores else x
 
-    def _attend(self, weights, value, rate):
-        if not rate:
-            return ops.matmul(weights, value)
-        if keras.config.backend() == "torch":
-            return ops.matmul(self.attention_drop(weights, training=True), value)
-        generator = self.attention_drop.seed_generator
-        keep = keep_mask(ops.shape(weights), rate, generator)
-        # To scale the product saves a pass over the weights.
-        return ops.matmul(ops.where(keep, weights, 0.0), value) * (1.0 / (1.0 - rate))
+    def _split_heads(self, x, length, dim):
+        """Query, key and value, each `(batch, heads, tokens, dim of a head)`."""
+        x = ops.reshape(x, (-1, length, 3, self.num_heads, dim // self.num_heads))
+        # One transposition for all three; to unstack the first axis costs nothing.
+        return ops.unstack(ops.transpose(x, (2, 0, 3, 1, 4)), 3, axis=0)
+
+    def _merge_heads(self, x, dim):
+        return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, dim))
 
     def compute_output_shape(self, input_shape, return_attention_scores=False):
         if not return_attention_scores:
@@ -139,19 +125,6 @@ class MultiHeadSelfAttention(keras.layers.Layer):
                 "use_bias": self.use_bias,
                 "attention_dropout": self.attention_dropout,
                 "dropout_rate": self.dropout_rate,
-                "lora": self.lora,
             }
         )
         return config
-
-
-def spec_with_scores(layer, tokens, return_attention_scores):
-    """Symbolic output of a layer that returns its weights on request.
-
-    Keras passes only shapes to `compute_output_shape`, so the flag would be
-    lost on the way.
-    """
-    shape = layer.compute_output_shape(tokens.shape, return_attention_scores)
-    if not return_attention_scores:
-        return keras.KerasTensor(shape, dtype=layer.compute_dtype)
-    return tuple(keras.KerasTensor(part, dtype=layer.compute_dtype) for part in shape)

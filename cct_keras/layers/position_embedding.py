@@ -5,10 +5,12 @@ import keras
 import numpy as np
 from keras import ops
 
-from cct_keras.layers.checks import check_choice
-from cct_keras.layers.checks import check_non_negative
-from cct_keras.layers.checks import check_positive
-from cct_keras.layers.checks import check_rank
+from cct_keras.checks import check_choice
+from cct_keras.checks import check_non_negative
+from cct_keras.checks import check_positive
+from cct_keras.checks import check_rank
+from cct_keras.layers.settings import check_settings
+from cct_keras.layers.settings import save_settings
 
 logger = logging.getLogger(__name__)
 
@@ -17,15 +19,15 @@ logger = logging.getLogger(__name__)
 class PositionEmbedding(keras.layers.Layer):
     """Adds a position table to a sequence of tokens.
 
-    The layer knows its grid, so it loads weights that were saved for another
-    one: a learnable table is interpolated (bilinear), a sine table made anew.
+    The layer can load weights that were saved for another grid: a learnable table is
+    interpolated, a sine table is computed again.
 
     Args:
         grid: `(rows, columns)` of the token grid.
-        kind: `"learnable"`, or `"sine"`: the fixed sinusoid over the flattened
-            sequence, not trained but saved with the weights.
-        num_prefix_tokens: Tokens before the grid, such as a class token. They
-            have rows of their own at the start of the table.
+        kind: `"learnable"`, or `"sine"` for the fixed sinusoid over the flattened
+            sequence, which is not trained but saved with the weights.
+        num_prefix_tokens: Number of tokens before the grid, such as a class token. They
+            have their own rows at the start of the table.
 
     Input shape:
         `(batch, num_prefix_tokens + rows * columns, dim)`
@@ -36,7 +38,7 @@ class PositionEmbedding(keras.layers.Layer):
     Example:
 
     >>> tokens = keras.random.normal((2, 48, 128))
-    >>> PositionEmbedding((6, 8))(tokens).shape
+    >>> keras.ops.shape(PositionEmbedding((6, 8))(tokens))
     (2, 48, 128)
     """
 
@@ -125,12 +127,12 @@ class PositionEmbedding(keras.layers.Layer):
                 'table, which belongs to kind="learnable"'
             )
         if grid != self.grid:
-            places = "{} x {} to {} x {}".format(*grid, *self.grid)
+            sizes = "{} x {} to {} x {}".format(*grid, *self.grid)
             if self.kind == "sine":
-                logger.info("sine positions were made anew, from %s", places)
+                logger.info("sine positions were computed again, from %s", sizes)
                 table = sine_table(length, dim)
             else:
-                logger.info("positions were resized from %s", places)
+                logger.info("positions were resized from %s", sizes)
                 table = resize_table(table, grid, self.grid, self.num_prefix_tokens)
         self.embeddings.assign(table)
 
@@ -148,8 +150,13 @@ class PositionEmbedding(keras.layers.Layer):
     def save_own_variables(self, store):
         store["embeddings"] = self.embeddings.numpy()
         store["grid"] = np.array(self.grid, dtype="int32")
+        prefix = {"num_prefix_tokens": int(self.num_prefix_tokens)}
+        save_settings(store, {"kind": self.kind, **prefix})
 
     def load_own_variables(self, store):
+        # `kind` may differ: a learnable table can start as a sinusoid. `load_table`
+        # refuses the opposite.
+        check_settings(self, store, {"num_prefix_tokens": self.num_prefix_tokens})
         self.load_table(np.array(store["embeddings"]), np.array(store["grid"]))
 
     def get_config(self):
@@ -165,7 +172,17 @@ class PositionEmbedding(keras.layers.Layer):
 
 
 def sine_table(length: int, dim: int) -> np.ndarray:
-    """The sinusoid `(1, length, dim)`: sin in even channels, cos in odd ones."""
+    """The sinusoid `(1, length, dim)`: sine in even channels, cosine in odd ones.
+
+    Args:
+        length: Number of positions.
+        dim: Number of channels.
+
+    Example:
+
+    >>> keras.ops.shape(sine_table(64, 128))
+    (1, 64, 128)
+    """
     period = 10000.0 ** (2 * (np.arange(dim) // 2) / dim)
     # The original rounds the angles to float32 before the sine; at 575
     # radians that moves the table by 3e-5.
@@ -175,13 +192,31 @@ def sine_table(length: int, dim: int) -> np.ndarray:
 
 
 def kind_of_table(table: np.ndarray) -> str:
-    """`"sine"` for the sinusoid, in whatever precision, else `"learnable"`."""
+    """`"sine"` for the sinusoid, even in half precision, else `"learnable"`.
+
+    Args:
+        table: An array `(1, length, dim)`.
+
+    Example:
+
+    >>> kind_of_table(sine_table(64, 128))
+    'sine'
+    """
     difference = np.abs(table - sine_table(*table.shape[1:])).max()
     return "sine" if difference < 0.01 else "learnable"
 
 
 def square_grid(length: int) -> tuple[int, int] | None:
-    """The square grid of so many positions, if there is one."""
+    """The square grid with so many positions, or `None` if there is none.
+
+    Args:
+        length: Number of positions.
+
+    Example:
+
+    >>> square_grid(64)
+    (8, 8)
+    """
     side = math.isqrt(max(0, length))
     return (side, side) if side and side * side == length else None
 
@@ -192,10 +227,21 @@ def resize_table(
     new_grid: tuple[int, int],
     num_prefix_tokens: int = 0,
 ) -> np.ndarray:
-    """Interpolates a position table to another grid; prefix rows stay.
+    """Interpolates a position table to another grid.
 
-    Bilinear with half-pixel centres and no antialiasing, as the original does
-    (torch: `mode="bilinear", align_corners=False`).
+    The interpolation is bilinear with half-pixel centers and without antialiasing, as
+    in the original (torch: `mode="bilinear", align_corners=False`).
+
+    Args:
+        table: An array `(1, num_prefix_tokens + rows * columns, dim)`.
+        grid: `(rows, columns)` of the table.
+        new_grid: `(rows, columns)` of the result.
+        num_prefix_tokens: Number of rows at the start that stay as they are.
+
+    Example:
+
+    >>> keras.ops.shape(resize_table(sine_table(64, 128), (8, 8), (12, 16)))
+    (1, 192, 128)
     """
     prefix, rest = table[:, :num_prefix_tokens], table[0, num_prefix_tokens:]
     rest = rest.reshape(*grid, -1)
@@ -207,9 +253,9 @@ def resize_table(
 
 def _bilinear_weights(size, new_size):
     """Matrix `(new_size, size)` that interpolates along one axis."""
-    centre = (np.arange(new_size) + 0.5) * size / new_size - 0.5
-    centre = np.clip(centre, 0, size - 1)
-    distance = np.abs(centre[:, None] - np.arange(size)[None])
+    center = (np.arange(new_size) + 0.5) * size / new_size - 0.5
+    center = np.clip(center, 0, size - 1)
+    distance = np.abs(center[:, None] - np.arange(size)[None])
     return np.maximum(0.0, 1.0 - distance)
 
 

@@ -1,30 +1,31 @@
 import keras
 from keras import ops
 
-from cct_keras.layers.checks import check_choice
+from cct_keras.checks import check_choice
+from cct_keras.geometry import central_box
 
 
 @keras.saving.register_keras_serializable(package="cct_keras")
 class Preprocessing(keras.layers.Layer):
-    """Raw images of any size to normalised ones of the model's size.
+    """Turns raw images of any size into normalized images of the model's size.
 
-    The centre of the image in the aspect ratio of `image_size` is cut out, resized
-    with antialiasing, and normalised per channel. Images of exactly `image_size`
-    are taken as cut already, so that a training pipeline pays nothing here. A file
-    of a model that begins with this layer answers on raw pixels, and names its
+    The center of an image, in the aspect ratio of `image_size`, is cut out, resized
+    with antialiasing, and normalized per channel. Images of exactly `image_size`
+    are taken as they are, so that a training pipeline pays nothing here. A model that
+    begins with this layer accepts raw pixels, and its file knows the names of its
     classes.
 
     Args:
         image_size: Height and width of the output.
-        mean: Mean of each channel, for pixels scaled to 0..1.
+        mean: Mean of each channel, for pixel values from 0 to 1.
         std: Standard deviation of each channel.
-        crop: Share of the largest possible cut-out that is kept, as `crop_pct`
-            in timm.
+        crop: Share of each side of the largest possible center that is kept; timm
+            calls it `crop_pct`.
         interpolation: `"bicubic"`, `"bilinear"` or `"nearest"`.
-        class_names: Names of the classes that the model tells apart; they travel
-            in its file.
+        class_names: Names of the classes that the model tells apart. The file of the
+            model keeps them.
         trained_on: What the model was trained on: `name` and `fingerprint` of the
-            data, and how their splits were `cut` off.
+            data, and how they were `cut` into splits.
 
     Input shape:
         `(batch, height, width, channels)`, values from 0 to 255.
@@ -35,7 +36,7 @@ class Preprocessing(keras.layers.Layer):
     Example:
 
     >>> layer = Preprocessing((32, 32), mean=(0.5,) * 3, std=(0.25,) * 3)
-    >>> layer(keras.random.uniform((1, 480, 640, 3), 0, 255)).shape
+    >>> keras.ops.shape(layer(keras.random.uniform((1, 480, 640, 3), 0, 255)))
     (1, 32, 32, 3)
     """
 
@@ -51,7 +52,7 @@ class Preprocessing(keras.layers.Layer):
         trained_on: dict | None = None,
         **kwargs,
     ):
-        # Half precision cannot tell the pixel values apart.
+        # Half precision does not distinguish all pixel values.
         super().__init__(autocast=False, **kwargs)
         check_choice(
             "Preprocessing",
@@ -82,7 +83,7 @@ class Preprocessing(keras.layers.Layer):
         return ops.cast((images - mean) * scale, self.compute_dtype)
 
     def fit_size(self, images):
-        """The images cut and resized, still with values from 0 to 255."""
+        """Cuts and resizes images; their values stay from 0 to 255."""
         if tuple(images.shape[1:3]) == self.image_size:
             return images
         height, width = ops.shape(images)[1:3]
@@ -98,7 +99,7 @@ class Preprocessing(keras.layers.Layer):
             antialias=self.interpolation != "nearest",
             data_format="channels_last",
         )
-        # Bicubic interpolation overshoots.
+        # Bicubic interpolation can leave the range of the pixel values.
         return ops.clip(images, 0.0, 255.0)
 
     def compute_output_shape(self, input_shape):
@@ -118,24 +119,3 @@ class Preprocessing(keras.layers.Layer):
             }
         )
         return config
-
-
-def central_box(
-    height, width, image_size: tuple[int, int], crop: float, smaller=min, larger=max
-) -> tuple:
-    """Top, left, bottom and right of the centre that keeps an aspect ratio.
-
-    Args:
-        height: Of the image; an integer or a scalar tensor.
-        width: Of the image.
-        image_size: Height and width whose ratio the centre has.
-        crop: Share of the largest such centre that is kept.
-        smaller: Function of two sides; another one for tensors.
-        larger: The same.
-    """
-    rows, columns = image_size
-    share = round(10_000 * crop)
-    box_height = larger(1, smaller(height, width * rows // columns) * share // 10_000)
-    box_width = larger(1, smaller(width, height * columns // rows) * share // 10_000)
-    top, left = (height - box_height) // 2, (width - box_width) // 2
-    return top, left, top + box_height, left + box_width

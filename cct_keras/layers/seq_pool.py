@@ -1,14 +1,13 @@
 import keras
 from keras import ops
 
-from cct_keras.layers.checks import check_rank
-from cct_keras.layers.frozen import stay_frozen
-from cct_keras.layers.multi_head_self_attention import spec_with_scores
+from cct_keras.checks import check_rank
+from cct_keras.layers.attention_scores import spec_with_scores
 
 
 @keras.saving.register_keras_serializable(package="cct_keras")
 class SeqPool(keras.layers.Layer):
-    """Sequence pooling: a weighted mean of the tokens, the weights learned.
+    """Sequence pooling: a weighted mean of the tokens with learned weights.
 
     Call arguments:
         tokens: Tensor `(batch, tokens, dim)`.
@@ -22,7 +21,7 @@ class SeqPool(keras.layers.Layer):
 
     >>> tokens = keras.random.normal((2, 64, 128))
     >>> pooled, weights = SeqPool()(tokens, return_attention_scores=True)
-    >>> pooled.shape, weights.shape
+    >>> keras.ops.shape(pooled), keras.ops.shape(weights)
     ((2, 128), (2, 64))
     """
 
@@ -31,6 +30,7 @@ class SeqPool(keras.layers.Layer):
         self.attention = keras.layers.Dense(
             1,
             kernel_initializer=keras.initializers.RandomNormal(stddev=0.02),
+            trainable=self.trainable,
             dtype=self.dtype_policy,
             name="attention",
         )
@@ -38,7 +38,6 @@ class SeqPool(keras.layers.Layer):
     def build(self, input_shape):
         check_rank("SeqPool", input_shape, ("batch", "tokens", "dim"))
         self.attention.build(input_shape)
-        stay_frozen(self)
 
     def call(self, tokens, return_attention_scores=False):
         weights = ops.softmax(ops.squeeze(self.attention(tokens), axis=-1), axis=-1)

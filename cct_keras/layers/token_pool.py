@@ -1,12 +1,12 @@
 import keras
 
-from cct_keras.layers.checks import check_non_negative
-from cct_keras.layers.checks import check_rank
+from cct_keras.checks import check_non_negative
+from cct_keras.checks import check_rank
 
 
 @keras.saving.register_keras_serializable(package="cct_keras")
 class TokenPool(keras.layers.Layer):
-    """Reads one token of a sequence: the class token, at index 0.
+    """Picks one token of a sequence; the class token is at index 0.
 
     Args:
         index: Position of the token.
@@ -20,7 +20,7 @@ class TokenPool(keras.layers.Layer):
     Example:
 
     >>> tokens = keras.random.normal((2, 65, 128))
-    >>> TokenPool()(tokens).shape
+    >>> keras.ops.shape(TokenPool()(tokens))
     (2, 128)
     """
 

@@ -1,16 +1,19 @@
 import keras
 
-from cct_keras.layers import ConvTokenizer
-from cct_keras.models.transfer import load_weights
-from cct_keras.models.transformer import classify
-from cct_keras.models.transformer import encode
-from cct_keras.models.transformer import functional_model
-from cct_keras.models.transformer import image_input
-from cct_keras.models.transformer import pool_tokens
+from cct_keras.layers.conv_tokenizer import ConvTokenizer
+from cct_keras.models.parts import add_positions
+from cct_keras.models.parts import classifier_head
+from cct_keras.models.parts import encoder
+from cct_keras.models.parts import functional_model
+from cct_keras.models.parts import image_input
+from cct_keras.models.parts import number_of_classes
+from cct_keras.models.parts import pool_tokens
+from cct_keras.models.parts import warn_of_few_tokens
+from cct_keras.models.weights_argument import load_weights
 
 
 def CCT(
-    num_classes: int = 1000,
+    num_classes: int | None = None,
     input_shape: tuple | None = None,
     *,
     num_layers: int = 14,
@@ -32,6 +35,7 @@ def CCT(
     pooling: str | None = None,
     classifier_activation="softmax",
     weights=None,
+    classes: int | None = None,
     input_tensor=None,
     data_format: str | None = None,
     dtype=None,
@@ -40,7 +44,7 @@ def CCT(
     """Compact Convolutional Transformer; by default CCT-14/7x2 for ImageNet.
 
     Args:
-        num_classes: Number of classes.
+        num_classes: Number of classes. Defaults to 1000.
         input_shape: `(height, width, channels)` of the images, any size that
             leaves a token. Defaults to `(224, 224, 3)`.
         num_layers: Number of encoder blocks.
@@ -56,7 +60,8 @@ def CCT(
         pooling_kernel_size: Side of the max-pooling window of each stage.
         pooling_stride: Stride of the max-pooling.
         pooling_padding: Padding of the max-pooling.
-        positional_embedding: `"learnable"`, `"sine"` or `None`.
+        positional_embedding: `"learnable"`, `"sine"`, or `None` or `"none"` for no
+            positions.
         dropout_rate: Dropout after the positions, the projections and the GELU.
         attention_dropout: Dropout on the attention weights.
         stochastic_depth: Drop-path rate of the last block; it grows linearly
@@ -66,9 +71,11 @@ def CCT(
             their `"seq"` (sequence pooling), `"avg"` or `"max"`.
         classifier_activation: Activation of the head; `None` returns logits.
         weights: `None` for a fresh model; a tag of known weights, such as
-            `"imagenet"`; or a `.weights.h5`, a `.keras` or an official `.pth`
-            file. Positions of another grid are resized, other channels adapted;
-            for another number of classes the head stays fresh, with a warning.
+            `"imagenet"`; a `.weights.h5`, `.keras` or official `.pth` file; or the
+            folder of a training run. Positions of another grid are resized and other
+            channels adapted; for another number of classes the head is left as
+            initialized, with a warning.
+        classes: Another name of `num_classes`, as keras.applications has it.
         input_tensor: Optional tensor to build the model on.
         data_format: `"channels_last"` or `"channels_first"` images. Defaults to
             `keras.config.image_data_format()`.
@@ -85,7 +92,7 @@ def CCT(
     >>> model.count_params()
     283723
     """
-    # === Functional Model ===
+    num_classes = number_of_classes("CCT", num_classes, classes, 1000)
     tokenizer = ConvTokenizer(
         embedding_dim,
         num_conv_layers=num_conv_layers,
@@ -100,25 +107,27 @@ def CCT(
         name="tokenizer",
     )
     images = image_input("CCT", input_shape, input_tensor, tokenizer.data_format, 224)
-    x = encode(
-        tokenizer(images),
-        owner="CCT",
-        grid=tokenizer.compute_grid(images.shape),
+    grid = tokenizer.compute_grid(images.shape)
+    warn_of_few_tokens("CCT", grid, kernel_size, images, tokenizer.data_format)
+
+    x = tokenizer(images)
+    x = add_positions(x, "CCT", grid, positional_embedding, dropout_rate, dtype)
+    x = encoder(
+        x,
+        "CCT",
         num_layers=num_layers,
         num_heads=num_heads,
         mlp_ratio=mlp_ratio,
-        positional_embedding=positional_embedding,
         dropout_rate=dropout_rate,
         attention_dropout=attention_dropout,
         stochastic_depth=stochastic_depth,
         dtype=dtype,
     )
-    x = pool_tokens(x, "CCT", pooling, dtype, top="seq" if include_top else None)
+    top = "seq" if include_top else None
+    x = pool_tokens(x, "CCT", pooling, dtype, top=top)
     if include_top:
-        x = classify(x, "CCT", num_classes, classifier_activation, dtype)
-    model = functional_model(images, x, name)
+        x = classifier_head(x, "CCT", num_classes, classifier_activation, dtype)
 
-    # === Weights ===
-    if weights is not None:
-        load_weights(model, weights)
+    model = functional_model(images, x, name)
+    load_weights(model, weights)
     return model

@@ -1,20 +1,24 @@
 import keras
 
-from cct_keras.layers import ClassToken
-from cct_keras.layers import TokenPool
 from cct_keras.layers.conv_tokenizer import standardize_data_format
-from cct_keras.models.patches import patch_tokenizer
-from cct_keras.models.transfer import load_weights
-from cct_keras.models.transformer import activate
-from cct_keras.models.transformer import encode
-from cct_keras.models.transformer import functional_model
-from cct_keras.models.transformer import image_input
-from cct_keras.models.transformer import linear_head
-from cct_keras.models.transformer import pool_tokens
+from cct_keras.layers.token_pool import TokenPool
+from cct_keras.models.parts import activate
+from cct_keras.models.parts import add_positions
+from cct_keras.models.parts import check_divisible_by_patch
+from cct_keras.models.parts import class_token
+from cct_keras.models.parts import encoder
+from cct_keras.models.parts import functional_model
+from cct_keras.models.parts import image_input
+from cct_keras.models.parts import linear_head
+from cct_keras.models.parts import number_of_classes
+from cct_keras.models.parts import patch_tokenizer
+from cct_keras.models.parts import pool_tokens
+from cct_keras.models.weights_argument import load_weights
+from cct_keras.models.weights_argument import open_epsilon
 
 
 def DeiT(
-    num_classes: int = 1000,
+    num_classes: int | None = None,
     input_shape: tuple | None = None,
     *,
     distilled: bool = False,
@@ -27,12 +31,13 @@ def DeiT(
     dropout_rate: float = 0.0,
     attention_dropout: float = 0.0,
     stochastic_depth: float = 0.1,
-    epsilon: float = 1e-6,
+    epsilon: float | None = None,
     distillation_head: bool = True,
     include_top: bool = True,
     pooling: str | None = None,
     classifier_activation="softmax",
     weights=None,
+    classes: int | None = None,
     input_tensor=None,
     data_format: str | None = None,
     dtype=None,
@@ -45,7 +50,7 @@ def DeiT(
     `distillation_outputs` returns them apart.
 
     Args:
-        num_classes: Number of classes.
+        num_classes: Number of classes. Defaults to 1000.
         input_shape: `(height, width, channels)` of the images; height and width
             are multiples of `patch_size`. Defaults to `(224, 224, 3)`.
         distilled: Whether there is a distillation token.
@@ -54,12 +59,14 @@ def DeiT(
         mlp_ratio: Width of the feed-forward layers over `embedding_dim`.
         embedding_dim: Width of a token.
         patch_size: Side of a patch, one token each.
-        positional_embedding: `"learnable"`, `"sine"` or `None`.
+        positional_embedding: `"learnable"`, `"sine"`, or `None` or `"none"` for no
+            positions.
         dropout_rate: Dropout after the positions, the projections and the GELU.
         attention_dropout: Dropout on the attention weights.
         stochastic_depth: Drop-path rate of the last block; it grows linearly
             from 0 in the first.
-        epsilon: Epsilon of the normalisations.
+        epsilon: Epsilon of the normalizations. Defaults to that of the weights, if
+            they tell it, and otherwise to 1e-6.
         distillation_head: Whether the distillation token has its head. Without,
             only the class token is read, as Hugging Face's `DeiTForImageClassification`
             does.
@@ -70,6 +77,7 @@ def DeiT(
             the image's tokens.
         classifier_activation: Activation of the head; `None` returns logits.
         weights: `None` for a fresh model, a tag or a file, as in `CCT`.
+        classes: Another name of `num_classes`, as keras.applications has it.
         input_tensor: Optional tensor to build the model on.
         data_format: `"channels_last"` or `"channels_first"` images. Defaults to
             `keras.config.image_data_format()`.
@@ -84,25 +92,34 @@ def DeiT(
     >>> DeiT(num_layers=2, num_heads=3, embedding_dim=192).count_params()
     1268776
     """
-    # === Functional Model ===
+    num_classes = number_of_classes("DeiT", num_classes, classes, 1000)
+    weights, epsilon = open_epsilon(weights, epsilon, default=1e-6)
     data_format = standardize_data_format("DeiT", data_format)
     images = image_input("DeiT", input_shape, input_tensor, data_format, 224)
-    x, grid = patch_tokenizer(
-        "DeiT", images, embedding_dim, patch_size, data_format, dtype
-    )
+    tokenizer = patch_tokenizer("DeiT", embedding_dim, patch_size, data_format, dtype)
+    check_divisible_by_patch("DeiT", images.shape, tokenizer)
+    grid = tokenizer.compute_grid(images.shape)
+
+    x = tokenizer(images)
     if distilled:
-        x = ClassToken(dtype=dtype, name="distillation_token")(x)
-    x = ClassToken(dtype=dtype, name="class_token")(x)
+        x = class_token(x, dtype, name="distillation_token")
+    x = class_token(x, dtype)
     prefix = 2 if distilled else 1
-    tokens = encode(
+    x = add_positions(
         x,
-        owner="DeiT",
-        grid=grid,
+        "DeiT",
+        grid,
+        positional_embedding,
+        dropout_rate,
+        dtype,
         num_prefix_tokens=prefix,
+    )
+    x = encoder(
+        x,
+        "DeiT",
         num_layers=num_layers,
         num_heads=num_heads,
         mlp_ratio=mlp_ratio,
-        positional_embedding=positional_embedding,
         dropout_rate=dropout_rate,
         attention_dropout=attention_dropout,
         stochastic_depth=stochastic_depth,
@@ -111,6 +128,7 @@ def DeiT(
         epsilon=epsilon,
         dtype=dtype,
     )
+    tokens = x
     top = "token" if include_top else None
     x = pool_tokens(tokens, "DeiT", pooling, dtype, top=top, num_prefix_tokens=prefix)
     if include_top:
@@ -120,11 +138,9 @@ def DeiT(
             second = linear_head(second, "DeiT", num_classes, dtype, name="head_dist")
             x = keras.layers.Average(dtype=dtype, name="mean_logits")([x, second])
         x = activate(x, classifier_activation, dtype)
-    model = functional_model(images, x, name)
 
-    # === Weights ===
-    if weights is not None:
-        load_weights(model, weights)
+    model = functional_model(images, x, name)
+    load_weights(model, weights)
     return model
 
 

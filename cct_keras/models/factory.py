@@ -1,28 +1,35 @@
-import difflib
-import fnmatch
+"""Named variants, and architectures of any kind, into models."""
+
 import inspect
 
 import keras
 
-from cct_keras.models.cct import CCT
-from cct_keras.models.cvt import CVT
-from cct_keras.models.deit import DeiT
-from cct_keras.models.variants import VARIANTS
-from cct_keras.models.variants import Variant
+from cct_keras.layers.preprocessing import Preprocessing
+from cct_keras.models.architecture import Architecture
+from cct_keras.models.families import FAMILIES
 from cct_keras.models.variants import constructor_arguments
-from cct_keras.models.vit import ViT
-from cct_keras.models.vit_lite import ViTLite
+from cct_keras.models.variants import find_variant
+from cct_keras.models.weights_argument import open_weights
+from cct_keras.spelling import did_you_mean
 
-FAMILIES = {"CCT": CCT, "CVT": CVT, "ViTLite": ViTLite, "ViT": ViT, "DeiT": DeiT}
+# Mean and deviation of images for weights that know none, for pixels from 0 to 1.
+CENTER = 0.5
 
 
-def create_model(variant: str, **overrides) -> keras.Model:
+def create_model(
+    variant: str, *, include_preprocessing: bool = False, **overrides
+) -> keras.Model:
     """Builds a named variant.
 
     Args:
         variant: One of `list_models()`, such as `"cct_7_3x1_32"`.
-        **overrides: Arguments of the family's constructor that replace the
-            variant's own, such as `num_classes`, `input_shape` or `weights`.
+        include_preprocessing: Whether the model takes raw pixels: images of any size
+            with values from 0 to 255. They are resized and normalized as the weights
+            expect it; without weights that know, by a mean and a deviation of 0.5.
+        **overrides: Arguments of the family's constructor that replace the variant's
+            own, such as `num_classes`, `input_shape` or `weights`. Weights decide the
+            classes and the kind of positions where these are not given; weights that
+            come with the package also decide the size of the images.
 
     Returns:
         A functional `keras.Model`, named after the variant.
@@ -32,16 +39,63 @@ def create_model(variant: str, **overrides) -> keras.Model:
     >>> model = create_model("cct_7_3x1_32", num_classes=5)
     >>> model.output_shape
     (None, 5)
+    >>> model = create_model("cct_2_3x2_32", weights="cifar10_jpeg",
+    ...                      include_preprocessing=True)
+    >>> model.input_shape
+    (None, None, None, 3)
     """
     row = find_variant(variant)
     arguments = {"name": variant, **constructor_arguments(row)}
+    source = None
     if overrides.get("weights") is not None:
-        from cct_keras import pretrained
-
-        decided, source = pretrained.variant_defaults(variant, overrides["weights"])
-        arguments |= decided
+        source = open_weights(overrides["weights"], variant=variant)
+        arguments |= source.decided_arguments()
         overrides = {**overrides, "weights": source}
+    if include_preprocessing:
+        _put_preprocessing_first(variant, arguments, overrides, source)
     return build_family(row.family, arguments, overrides)
+
+
+def _put_preprocessing_first(variant, arguments, overrides, source):
+    """Makes the layer's output the input of the model to be built."""
+    if overrides.get("input_tensor") is not None:
+        raise ValueError(
+            "create_model: give either `input_tensor` or include_preprocessing=True"
+        )
+    shape = overrides.pop("input_shape", None) or arguments["input_shape"]
+    data_format = overrides.pop("data_format", None)
+    if data_format == "channels_first":
+        raise ValueError(
+            "create_model: with include_preprocessing=True images are "
+            f"'channels_last'. Received: data_format={data_format!r}"
+        )
+    channels = shape[2]
+    settings = {} if source is None else source.preprocessing(channels)
+    settings.setdefault("mean", (CENTER,) * channels)
+    settings.setdefault("std", (CENTER,) * channels)
+    num_classes = overrides.get("num_classes", arguments["num_classes"])
+    if len(settings.get("class_names") or ()) != num_classes:
+        settings.pop("class_names", None)
+    images = keras.Input((None, None, channels), name="images")
+    layer = Preprocessing(shape[:2], name="preprocessing", **settings)
+    overrides["input_tensor"] = layer(images)
+    overrides["data_format"] = "channels_last"
+
+
+def build_architecture(architecture: Architecture, **overrides) -> keras.Model:
+    """A model of an architecture.
+
+    Args:
+        architecture: The architecture.
+        **overrides: Constructor arguments in the place of its own.
+    """
+    arguments = dict(architecture.arguments)
+    if not architecture.num_classes:
+        arguments["include_top"] = False
+        del arguments["num_classes"]
+    if architecture.variant is not None:
+        arguments["name"] = architecture.variant
+    return build_family(architecture.family, arguments, overrides)
 
 
 def build_family(family: str, arguments: dict, overrides: dict) -> keras.Model:
@@ -52,14 +106,16 @@ def build_family(family: str, arguments: dict, overrides: dict) -> keras.Model:
         arguments: Constructor arguments; `input_shape` with the channels last.
         overrides: What a user passed; unknown names are refused.
     """
-    constructor = FAMILIES[family]
+    constructor = FAMILIES[family].find_constructor()
     accepted = inspect.signature(constructor).parameters
     for argument in overrides:
         if argument not in accepted:
             raise TypeError(
-                f"{family} has no argument {argument!r}. {near(argument, accepted)}"
+                f"{family} has no argument {argument!r}. "
+                + did_you_mean(argument, accepted)
             )
     arguments = dict(arguments)
+    overrides = dict(overrides)
     data_format = overrides.get("data_format") or keras.config.image_data_format()
     if overrides.get("input_tensor") is not None:
         del arguments["input_shape"]
@@ -67,42 +123,9 @@ def build_family(family: str, arguments: dict, overrides: dict) -> keras.Model:
         height, width, channels = arguments["input_shape"]
         arguments["input_shape"] = (channels, height, width)
     if overrides.get("input_shape", ()) is None:
-        overrides = {k: v for k, v in overrides.items() if k != "input_shape"}
+        del overrides["input_shape"]
+    if overrides.get("classes") is not None:
+        # Of both names only the caller's; if the caller gave both, the constructor
+        # says so.
+        arguments.pop("num_classes", None)
     return constructor(**{**arguments, **overrides})
-
-
-def list_models(pattern: str = "*", *, pretrained: bool = False) -> list[str]:
-    """Names of the variants that match a shell-style pattern.
-
-    Args:
-        pattern: Such as `"cct_14_*"`.
-        pretrained: Whether to list only variants with known weights, whose
-            tags `list_weights` tells.
-
-    Example:
-
-    >>> list_models("cct_14_*")
-    ['cct_14_7x2_224', 'cct_14_7x2_384', 'cct_14_7x2_384_fl']
-    """
-    names = [name for name in VARIANTS if fnmatch.fnmatchcase(name, pattern)]
-    if pretrained:
-        from cct_keras.pretrained import list_weights
-
-        names = [name for name in names if list_weights(name)]
-    return names
-
-
-def find_variant(name: str) -> Variant:
-    """The row of a variant, or an error with the names that come near."""
-    if name not in VARIANTS:
-        raise ValueError(
-            f"create_model: unknown variant {name!r}. {near(str(name), VARIANTS)}"
-        )
-    return VARIANTS[name]
-
-
-def near(word: str, known) -> str:
-    """A sentence with the known words that come near, or with all of them."""
-    matches = difflib.get_close_matches(word, known, n=3)
-    listed = ", ".join(matches or known)
-    return f"Did you mean: {listed}?" if matches else f"Known: {listed}."

@@ -1,8 +1,13 @@
+"""Models made from a trained one: intermediate outputs, another resolution."""
+
 from collections.abc import Sequence
 
 import keras
 
-from cct_keras.layers import EncoderBlock
+from cct_keras.layers.position_embedding import PositionEmbedding
+from cct_keras.models.inspection import encoder_blocks
+from cct_keras.models.inspection import find_tokenizer
+from cct_keras.models.parts import check_divisible_by_patch
 
 
 def feature_extractor(
@@ -31,7 +36,7 @@ def feature_extractor(
         layers = [layers]
     known = [layer.name for layer in model.layers]
     if layers is None:
-        layers = [x.name for x in model.layers if isinstance(x, EncoderBlock)]
+        layers = [block.name for block in encoder_blocks(model)]
     unknown = [name for name in layers if name not in known]
     if unknown or not layers:
         raise ValueError(
@@ -40,3 +45,65 @@ def feature_extractor(
         )
     outputs = {name: model.get_layer(name).output for name in layers}
     return keras.Model(model.input, outputs, name=f"{model.name}_features")
+
+
+def with_input_shape(model: keras.Model, input_shape: tuple) -> keras.Model:
+    """The same trained model for images of another size.
+
+    Learnable positions are interpolated, sine positions computed again; all other
+    weights are copied.
+
+    Args:
+        model: A model of this package, or one built on it.
+        input_shape: The new image shape, without the batch.
+
+    Returns:
+        A new model, not compiled.
+
+    Example:
+
+    >>> model = CCT(10, (32, 32, 3), kernel_size=3)
+    >>> with_input_shape(model, (48, 64, 3)).input_shape
+    (None, 48, 64, 3)
+    """
+    tokenizer = find_tokenizer(model)
+    if not isinstance(input_shape, (tuple, list)) or not all(
+        isinstance(side, int) for side in input_shape
+    ):
+        raise ValueError(
+            "with_input_shape: `input_shape` must be a tuple of integers. "
+            f"Received: input_shape={input_shape!r}"
+        )
+    channel = -1 if tokenizer.data_format == "channels_last" else 1
+    old_shape, new_shape = model.input_shape, (None, *input_shape)
+    if len(new_shape) != len(old_shape) or new_shape[channel] != old_shape[channel]:
+        raise ValueError(
+            "with_input_shape: `input_shape` must have the rank and the channels of "
+            f"the model's {old_shape[1:]}. Received: input_shape={input_shape!r}"
+        )
+    images = keras.Input(
+        input_shape, dtype=model.input.dtype, name=model.input.name or "images"
+    )
+    before_tokens = images
+    if tokenizer.input is not model.input:
+        preprocessing = keras.Model(model.input, tokenizer.input)
+        before_tokens = keras.models.clone_model(preprocessing, images).output
+    check_divisible_by_patch("with_input_shape", before_tokens.shape, tokenizer)
+    grid = tokenizer.compute_grid(before_tokens.shape)
+
+    def resized(layer):
+        config = layer.get_config()
+        if isinstance(layer, PositionEmbedding):
+            config["grid"] = grid
+        return type(layer).from_config(config)
+
+    clone = keras.models.clone_model(
+        model, input_tensors=images, clone_function=resized
+    )
+    for layer in (layer for layer in model.layers if layer.weights):
+        target = clone.get_layer(layer.name)
+        if isinstance(layer, PositionEmbedding):
+            target.load_table(layer.embeddings.numpy(), grid=layer.grid)
+        else:
+            target.set_weights(layer.get_weights())
+    return clone

@@ -2,6 +2,9 @@
 
 from typing import NamedTuple
 
+from cct_keras.models.families import FAMILIES
+from cct_keras.spelling import did_you_mean
+
 
 class Size(NamedTuple):
     """One row of a paper's table of sizes."""
@@ -28,7 +31,7 @@ SIZES = {
 
 
 class Variant(NamedTuple):
-    """One named model: `kernel` is the patch size of all but CCT."""
+    """One named model; `kernel` is the patch size in families of patches."""
 
     family: str
     size: int | str
@@ -40,10 +43,9 @@ class Variant(NamedTuple):
     distilled: bool = False
 
     @property
-    def architecture(self) -> str:
-        """The family whose weights it takes: a plain DeiT is a ViT."""
-        plain = self.family == "DeiT" and not self.distilled
-        return "ViT" if plain else self.family
+    def layers(self) -> int:
+        """Number of encoder blocks."""
+        return SIZES[self.size].num_layers
 
 
 # fmt: off
@@ -76,6 +78,8 @@ VARIANTS = {
     "cvt_6_4_32_sine":        Variant("CVT",      6, 4, 1,  32, "sine",        10),
     "cvt_7_4_32":             Variant("CVT",      7, 4, 1,  32, "learnable",   10),
     "cvt_7_4_32_sine":        Variant("CVT",      7, 4, 1,  32, "sine",        10),
+    "cvt_7_8_32":             Variant("CVT",      7, 8, 1,  32, "learnable",   10),
+    "cvt_8_4_32":             Variant("CVT",      8, 4, 1,  32, "learnable",   10),
     "vit_2_4_32":             Variant("ViTLite",  2, 4, 1,  32, "learnable",   10),
     "vit_2_4_32_sine":        Variant("ViTLite",  2, 4, 1,  32, "sine",        10),
     "vit_4_4_32":             Variant("ViTLite",  4, 4, 1,  32, "learnable",   10),
@@ -84,12 +88,17 @@ VARIANTS = {
     "vit_6_4_32_sine":        Variant("ViTLite",  6, 4, 1,  32, "sine",        10),
     "vit_7_4_32":             Variant("ViTLite",  7, 4, 1,  32, "learnable",   10),
     "vit_7_4_32_sine":        Variant("ViTLite",  7, 4, 1,  32, "sine",        10),
+    "vit_7_8_32":             Variant("ViTLite",  7, 8, 1,  32, "learnable",   10),
     "vit_tiny_patch16_224":   Variant("ViT",  "tiny", 16, 1, 224, "learnable", 1000),
     "vit_small_patch16_224":  Variant("ViT", "small", 16, 1, 224, "learnable", 1000),
     "vit_base_patch16_224":   Variant("ViT",  "base", 16, 1, 224, "learnable", 1000),
     "vit_base_patch32_224":   Variant("ViT",  "base", 32, 1, 224, "learnable", 1000),
     "vit_large_patch16_224":  Variant("ViT", "large", 16, 1, 224, "learnable", 1000),
     "vit_large_patch32_224":  Variant("ViT", "large", 32, 1, 224, "learnable", 1000),
+    "vit_base_patch16_384":   Variant("ViT",  "base", 16, 1, 384, "learnable", 1000),
+    "vit_base_patch32_384":   Variant("ViT",  "base", 32, 1, 384, "learnable", 1000),
+    "vit_large_patch16_384":  Variant("ViT", "large", 16, 1, 384, "learnable", 1000),
+    "vit_large_patch32_384":  Variant("ViT", "large", 32, 1, 384, "learnable", 1000),
     "vit_huge_patch14_224":   Variant("ViT",  "huge", 14, 1, 224, "learnable", 1000),
     "deit_tiny_patch16_224":  Variant("DeiT",  "tiny", 16, 1, 224, "learnable", 1000),
     "deit_small_patch16_224": Variant("DeiT", "small", 16, 1, 224, "learnable", 1000),
@@ -111,7 +120,7 @@ def constructor_arguments(variant: Variant) -> dict:
         "input_shape": (variant.image_size, variant.image_size, 3),
         "positional_embedding": variant.positional_embedding,
     }
-    if variant.family == "CCT":
+    if FAMILIES[variant.family].tokenizer == "convolutions":
         arguments["kernel_size"] = variant.kernel
         arguments["num_conv_layers"] = variant.stages
     else:
@@ -119,3 +128,12 @@ def constructor_arguments(variant: Variant) -> dict:
     if variant.distilled:
         arguments["distilled"] = True
     return arguments
+
+
+def find_variant(name: str) -> Variant:
+    """The row of a variant, or an error that suggests others."""
+    if name not in VARIANTS:
+        raise ValueError(
+            f"unknown variant {name!r}. " + did_you_mean(str(name), VARIANTS)
+        )
+    return VARIANTS[name]

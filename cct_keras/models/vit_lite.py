@@ -1,18 +1,21 @@
 import keras
 
-from cct_keras.layers import ClassToken
 from cct_keras.layers.conv_tokenizer import standardize_data_format
-from cct_keras.models.patches import patch_tokenizer
-from cct_keras.models.transfer import load_weights
-from cct_keras.models.transformer import classify
-from cct_keras.models.transformer import encode
-from cct_keras.models.transformer import functional_model
-from cct_keras.models.transformer import image_input
-from cct_keras.models.transformer import pool_tokens
+from cct_keras.models.parts import add_positions
+from cct_keras.models.parts import check_divisible_by_patch
+from cct_keras.models.parts import class_token
+from cct_keras.models.parts import classifier_head
+from cct_keras.models.parts import encoder
+from cct_keras.models.parts import functional_model
+from cct_keras.models.parts import image_input
+from cct_keras.models.parts import number_of_classes
+from cct_keras.models.parts import patch_tokenizer
+from cct_keras.models.parts import pool_tokens
+from cct_keras.models.weights_argument import load_weights
 
 
 def ViTLite(
-    num_classes: int = 10,
+    num_classes: int | None = None,
     input_shape: tuple | None = None,
     *,
     num_layers: int = 7,
@@ -28,6 +31,7 @@ def ViTLite(
     pooling: str | None = None,
     classifier_activation="softmax",
     weights=None,
+    classes: int | None = None,
     input_tensor=None,
     data_format: str | None = None,
     dtype=None,
@@ -36,7 +40,7 @@ def ViTLite(
     """Vision Transformer for small images, with a class token; by default ViT-Lite-7/4.
 
     Args:
-        num_classes: Number of classes.
+        num_classes: Number of classes. Defaults to 10.
         input_shape: `(height, width, channels)` of the images; height and width
             are multiples of `patch_size`. Defaults to `(32, 32, 3)`.
         num_layers: Number of encoder blocks.
@@ -44,7 +48,8 @@ def ViTLite(
         mlp_ratio: Width of the feed-forward layers over `embedding_dim`.
         embedding_dim: Width of a token.
         patch_size: Side of a patch, one token each.
-        positional_embedding: `"learnable"`, `"sine"` or `None`.
+        positional_embedding: `"learnable"`, `"sine"`, or `None` or `"none"` for no
+            positions.
         dropout_rate: Dropout after the positions, the projections and the GELU.
         attention_dropout: Dropout on the attention weights.
         stochastic_depth: Drop-path rate of the last block; it grows linearly
@@ -55,6 +60,7 @@ def ViTLite(
             (sequence pooling), `"avg"` or `"max"` of the image's tokens.
         classifier_activation: Activation of the head; `None` returns logits.
         weights: `None` for a fresh model, a tag or a file, as in `CCT`.
+        classes: Another name of `num_classes`, as keras.applications has it.
         input_tensor: Optional tensor to build the model on.
         data_format: `"channels_last"` or `"channels_first"` images. Defaults to
             `keras.config.image_data_format()`.
@@ -69,22 +75,32 @@ def ViTLite(
     >>> ViTLite(num_classes=10).count_params()
     3716874
     """
-    # === Functional Model ===
+    num_classes = number_of_classes("ViTLite", num_classes, classes, 10)
     data_format = standardize_data_format("ViTLite", data_format)
     images = image_input("ViTLite", input_shape, input_tensor, data_format, 32)
-    x, grid = patch_tokenizer(
-        "ViTLite", images, embedding_dim, patch_size, data_format, dtype
+    tokenizer = patch_tokenizer(
+        "ViTLite", embedding_dim, patch_size, data_format, dtype
     )
-    x = ClassToken(dtype=dtype, name="class_token")(x)
-    x = encode(
+    check_divisible_by_patch("ViTLite", images.shape, tokenizer)
+    grid = tokenizer.compute_grid(images.shape)
+
+    x = tokenizer(images)
+    x = class_token(x, dtype)
+    x = add_positions(
         x,
-        owner="ViTLite",
-        grid=grid,
+        "ViTLite",
+        grid,
+        positional_embedding,
+        dropout_rate,
+        dtype,
         num_prefix_tokens=1,
+    )
+    x = encoder(
+        x,
+        "ViTLite",
         num_layers=num_layers,
         num_heads=num_heads,
         mlp_ratio=mlp_ratio,
-        positional_embedding=positional_embedding,
         dropout_rate=dropout_rate,
         attention_dropout=attention_dropout,
         stochastic_depth=stochastic_depth,
@@ -93,10 +109,8 @@ def ViTLite(
     top = "token" if include_top else None
     x = pool_tokens(x, "ViTLite", pooling, dtype, top=top, num_prefix_tokens=1)
     if include_top:
-        x = classify(x, "ViTLite", num_classes, classifier_activation, dtype)
-    model = functional_model(images, x, name)
+        x = classifier_head(x, "ViTLite", num_classes, classifier_activation, dtype)
 
-    # === Weights ===
-    if weights is not None:
-        load_weights(model, weights)
+    model = functional_model(images, x, name)
+    load_weights(model, weights)
     return model

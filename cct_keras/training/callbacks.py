@@ -1,4 +1,8 @@
-"""What `train` adds to `fit`."""
+"""The callbacks that `train` adds to `fit`.
+
+The snapshots are not those of `keras.callbacks.BackupAndRestore`, because it keeps
+neither the history nor the best weights nor the random state of torch.
+"""
 
 import io
 import math
@@ -9,8 +13,8 @@ from collections.abc import Callable
 import keras
 import numpy as np
 
-from cct_keras.training.devices import Devices
-from cct_keras.training.run_folder import RunError
+from cct_keras.distributed.devices import Devices
+from cct_keras.errors import RunError
 from cct_keras.training.run_folder import RunFolder
 from cct_keras.training.run_folder import read_snapshot
 from cct_keras.training.run_folder import write_snapshot
@@ -18,20 +22,21 @@ from cct_keras.training.schedule import WarmupSchedule
 
 
 class Record(keras.callbacks.Callback):
-    """Keeps the history and the best weights, and snapshots both.
+    """Keeps the history and the best weights, and writes both into snapshots.
 
-    The weights that validation saw are the ones that count: with averaged weights
-    `fit` swaps them in for that time only. Best is the highest accuracy; among
-    those that a validation set of its size cannot tell apart, the lowest loss.
+    The weights that count are those that validation has seen: averaged weights are
+    swapped in for that time only. The best epoch is the one with the highest accuracy
+    or, among accuracies that so many validation images cannot tell apart, the one with
+    the lowest loss.
 
     Args:
-        folder: Where snapshots go, or `None`.
-        student: The model whose weights are kept. `fit` may train another one with
+        folder: The folder for the snapshots, or `None`.
+        student: The model whose weights are kept. `fit` may train another model with
             the same weights, see `two_heads`.
         schedule: Learning rate of each step.
-        images: Images an epoch.
-        validation_images: Images of the validation.
-        patience: Epochs without a better validation before training ends.
+        images: Images in an epoch.
+        validation_images: Number of validation images.
+        patience: Epochs without a better validation after which training ends.
         publish: Called with better weights, at most once a minute.
     """
 
@@ -65,7 +70,7 @@ class Record(keras.callbacks.Callback):
         self._start = time.perf_counter()
 
     def on_train_batch_begin(self, batch, logs=None):
-        # Only now: the start of `fit` and of its iterator draw numbers too.
+        # Not earlier, because `fit` and its iterator draw random numbers as they start.
         _set_torch_random_states(self._random_states)
         self._random_states = []
 
@@ -100,12 +105,12 @@ class Record(keras.callbacks.Callback):
 
     @property
     def best_row(self) -> dict:
-        """History of the best epoch."""
+        """The entry of the best epoch in the history."""
         return self.history[self.best_epoch - 1]
 
     @property
     def is_over(self) -> bool:
-        """Whether patience has ended."""
+        """Whether training has to end because of `patience`."""
         return bool(
             self.patience
             and self.history
@@ -128,19 +133,19 @@ class Record(keras.callbacks.Callback):
                 self.publish(self.best)
                 self._published = time.perf_counter()
         except OSError as error:
-            # The earlier snapshot stands; the next epoch may find space again.
+            # The snapshot before remains, and the next epoch may find space again.
             print(
                 f"cannot write to {self.folder.path} ({error.strerror or error}); "
-                "training goes on, but a kill now would lose this epoch",
+                "training goes on, but if it were killed now, this epoch would be lost",
                 file=sys.stderr,
             )
 
     def restore(self, devices: Devices) -> int:
-        """Takes up the newest snapshot of the folder.
+        """Restores the newest snapshot of the folder, if there is one.
 
         Args:
-            devices: Where the run computes; other machines get the snapshot of the
-                first.
+            devices: The devices of the run. The first machine sends its snapshot to
+                the others.
 
         Returns:
             How many epochs are complete.
@@ -171,13 +176,13 @@ class Record(keras.callbacks.Callback):
 
 
 def _values(holder):
-    """Values of all variables; half precision as float32, which NumPy can store."""
+    """Values of all variables; bfloat16 as float32, because NumPy cannot store it."""
     values = [keras.ops.convert_to_numpy(v) for v in holder.variables]
     return [v.astype("float32") if v.dtype.kind == "V" else v for v in values]
 
 
 def _torch_random_states():
-    """On torch, Keras' dropout draws from the generators of torch itself."""
+    """States of torch's own generators, from which Keras' dropout draws on torch."""
     if keras.config.backend() != "torch":
         return []
     import torch
@@ -203,13 +208,16 @@ def _assign(holder, kind, arrays):
         if value is None or value.shape != tuple(variable.shape):
             raise RunError(
                 f"the snapshot does not fit the {kind} (at {variable.path}): it was "
-                "written by another version; --restart throws the run away"
+                "written by another version; restart=True throws the run away"
             )
         variable.assign(value)
 
 
 class StopOnNaN(keras.callbacks.Callback):
-    """Ends the run at the first loss that is no number.
+    """Ends the run at the first loss that is not a number.
+
+    `keras.callbacks.TerminateOnNaN` does not look at the validation, where the last
+    step of an epoch shows.
 
     Args:
         advice: What to try, in a few words.
@@ -231,7 +239,7 @@ class StopOnNaN(keras.callbacks.Callback):
             )
 
     def on_test_end(self, logs=None):
-        # The last step of an epoch shows only here.
+        # What the last step of an epoch has spoiled shows only in the validation.
         loss = float((logs or {}).get("loss", 0.0))
         if not math.isfinite(loss):
             raise RunError(
@@ -241,11 +249,13 @@ class StopOnNaN(keras.callbacks.Callback):
 
 
 class Progress(keras.callbacks.Callback):
-    """A bar an epoch on a terminal, a line an epoch elsewhere; with the time left.
+    """Shows a bar on a terminal, and a line for each epoch, with the time left.
+
+    The bar of Keras cannot show the time that is left of all epochs.
 
     Args:
-        steps: Steps an epoch.
-        epochs: Epochs in all.
+        steps: Steps in an epoch.
+        epochs: Number of all epochs.
         record: Its history tells how long an epoch takes.
     """
 
@@ -267,7 +277,7 @@ class Progress(keras.callbacks.Callback):
         self._shown = now
         share = (batch + 1) / self.steps
         bar = "━" * round(20 * share) + "─" * (20 - round(20 * share))
-        left = self._left(share, now)
+        left = self._time_left(share, now)
         step = len(self.record.history) * self.steps + batch
         rate = float(self.record.schedule(step))
         text = f"{self._title} {bar} {_metrics(logs)}  lr {rate:.1e}  {left}"
@@ -279,21 +289,21 @@ class Progress(keras.callbacks.Callback):
         clear = "\r\x1b[2K" if self.terminal else ""
         print(
             f"{clear}{self._title}  {_metrics(row)}  lr {row['learning_rate']:.1e}  "
-            f"{row['seconds']:.1f} s  {self._left_after()}{best}",
+            f"{row['seconds']:.1f} s  {self._time_left_after_epoch()}{best}",
             flush=True,
         )
 
-    def _left(self, share, now):
+    def _time_left(self, share, now):
         typical = self._typical_seconds() or (now - self._start) / share
         epochs = self.epochs - len(self.record.history) - share
         return f"{duration(max(0, epochs) * typical)} left"
 
-    def _left_after(self):
+    def _time_left_after_epoch(self):
         epochs = self.epochs - len(self.record.history)
         return f"{duration(epochs * self._typical_seconds())} left"
 
     def _typical_seconds(self):
-        # The first epoch also compiles.
+        # Without the first epoch, which also compiles.
         seconds = [row["seconds"] for row in self.record.history]
         return float(np.median(seconds[1:] or seconds)) if seconds else 0.0
 
@@ -304,7 +314,19 @@ def _metrics(logs):
 
 
 def duration(seconds: float) -> str:
-    """Such as `1:02:03` or `2:03`."""
+    """A number of seconds as hours, minutes and seconds.
+
+    Args:
+        seconds: The number.
+
+    Returns:
+        Such as `1:02:03` or `2:03`.
+
+    Example:
+
+    >>> duration(123)
+    '2:03'
+    """
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -1,4 +1,4 @@
-"""`linear_probe`: what frozen features are worth, in seconds."""
+"""`linear_probe`: a logistic regression on frozen features, in seconds."""
 
 import dataclasses
 import time
@@ -6,20 +6,19 @@ import time
 import keras
 import numpy as np
 
+from cct_keras.errors import RecipeError
+from cct_keras.inference.evaluate import measure
+from cct_keras.inference.forward import run_on_batch
 from cct_keras.notes import collected_notes
-from cct_keras.training.answers import answer
-from cct_keras.training.evaluation import measure
-from cct_keras.training.recipe import RecipeError
-from cct_keras.training.recipes import find_recipe
-from cct_keras.training.trainer import Run
-from cct_keras.training.trainer import build_model
-from cct_keras.training.trainer import load_for
-from cct_keras.training.trainer import take_from_weights
+from cct_keras.training.build import build_model
+from cct_keras.training.load import load_job
+from cct_keras.training.load import resolve_recipe
+from cct_keras.training.train import Run
 
 # Inverse strengths of the penalty, for features of unit variance.
 PENALTIES = tuple(10.0**k for k in range(-4, 3))
-# Validation images from which on they choose the penalty alone.
-ENOUGH = 200
+# With so many validation images, these alone choose the penalty.
+ENOUGH_VALIDATION = 200
 
 
 def linear_probe(
@@ -32,49 +31,57 @@ def linear_probe(
     seed: int = 0,
     penalties: tuple[float, ...] = PENALTIES,
 ) -> Run:
-    """Puts a logistic regression on the features of trained weights.
+    """Fits a logistic regression on the features of trained weights.
 
-    The images go through the model once, without augmentation. The penalty is
-    chosen on the validation images or, if these are few, by cross-validation; in the
-    end all but the test images are fitted.
+    It shows in seconds how much the features of some weights are worth for a data set.
+    The images pass through the model once, without augmentation. The penalty is chosen
+    on the validation images or, if these are few, by cross-validation. The final fit
+    uses all images but those of the test split.
 
     Args:
         data: What `load_data` takes, or what it returned.
-        variant: One of `list_models()`, if the weights do not tell.
-        weights: A tag or a file, as for `train`.
+        variant: One of `list_models()`. By default that of the file of weights.
+        weights: What `train` takes as `weights`.
         image_size: Side, or height and width, of the model's images.
         data_dir: Where tensorflow-datasets keeps prepared data.
         seed: Seed of the splits.
         penalties: Inverse strengths of the penalty to choose from.
 
     Returns:
-        A `Run` with the model, raw images in and probabilities out, and its
-        metrics; there is no history.
+        A `Run` with the model, which takes raw images and returns probabilities, and
+        its metrics. The history is empty.
 
     Example:
 
-    >>> run = linear_probe("digits", weights="runs/mnist")  # doctest: +SKIP
-    >>> run.metrics["test"]["top1"]  # doctest: +SKIP
-    0.961
+    >>> run = linear_probe("digits", weights="mnist", penalties=(1.0,))
+    >>> run.metrics["test"]["top1"] > 0.8
+    True
     """
     started = time.perf_counter()
     if weights is None:
-        raise RecipeError("a probe needs weights: a tag, a file or the folder of a run")
-    fields = {} if variant is None else {"variant": variant}
-    recipe = find_recipe("finetune", weights=weights, **fields)
-    data = load_for(data, recipe, image_size=image_size, data_dir=data_dir, seed=seed)
-    data, recipe = take_from_weights(data, recipe, {})
-    # Whatever head the weights have, it makes room.
-    recipe = dataclasses.replace(recipe, fresh_head=True)
+        raise RecipeError(
+            "a probe needs `weights`: a tag, a file or the folder of a run. "
+            "Received: weights=None"
+        )
+    recipe, source = resolve_recipe("finetune", variant=variant, weights=weights)
+    job = load_job(
+        data,
+        # The head is fitted here, whatever head the weights have.
+        dataclasses.replace(recipe, fresh_head=True),
+        source=source,
+        image_size=image_size,
+        data_dir=data_dir,
+        seed=seed,
+    )
     with collected_notes() as notes:
-        model = build_model(data, recipe)
+        model = build_model(job.data, job.recipe, job.source)
     notes = [note for note in dict.fromkeys(notes) if "head" not in note]
-    data = dataclasses.replace(data, notes=(*data.notes, *notes))
+    data = dataclasses.replace(job.data, notes=(*job.data.notes, *notes))
     body = keras.Model(model.input, model.get_layer("pool").output)
     features = {name: _features(body, data, name) for name in ("train", "validation")}
     labels = {name: getattr(data, name).labels for name in features}
-    penalty, accuracy = _choose(features, labels, penalties)
-    kernel, bias = _fit(_joined(features), _joined(labels), penalty)
+    penalty, accuracy = _choose_penalty(features, labels, penalties)
+    kernel, bias = _fit_head(_joined(features), _joined(labels), penalty)
     model.get_layer("head").set_weights([kernel, bias])
     metrics = {
         "test": measure(model, data, "test")[1],
@@ -82,7 +89,7 @@ def linear_probe(
         "penalty": penalty,
         "seconds": time.perf_counter() - started,
         "trained_parameters": kernel.size + bias.size,
-        "variant": recipe.variant,
+        "variant": job.recipe.variant,
         "data": data.name,
         "fingerprint": data.fingerprint,
     }
@@ -90,54 +97,51 @@ def linear_probe(
 
 
 def _features(body, data, split):
-    return np.concatenate(
-        [
-            answer(body, images)
-            for images, _ in data.pipeline(split, 256).as_numpy_iterator()
-        ]
-    )
+    batches = data.pipeline(split, 256).as_numpy_iterator()
+    return np.concatenate([run_on_batch(body, images) for images, _ in batches])
 
 
-def _choose(features, labels, penalties):
-    """The penalty with the lowest validation loss, and the accuracy with it."""
+def _choose_penalty(features, labels, penalties):
+    """The penalty with the lowest loss on held-out images, and the accuracy with it."""
     from scipy.special import logsumexp
 
-    inputs, answers = _joined(features), _joined(labels)
-    turns = _turns(labels, answers)
-    found = {}
+    inputs, targets = _joined(features), _joined(labels)
+    folds = _folds(labels, targets)
+    results = {}
     for penalty in penalties:
         losses, hits = [], []
-        for train, held_out in turns:
-            kernel, bias = _fit(inputs[train], answers[train], penalty)
+        for fitted, held_out in folds:
+            kernel, bias = _fit_head(inputs[fitted], targets[fitted], penalty)
             logits = inputs[held_out] @ kernel + bias
-            truth = np.take_along_axis(logits, answers[held_out, None], 1)[:, 0]
+            truth = np.take_along_axis(logits, targets[held_out, None], 1)[:, 0]
             losses.append(logsumexp(logits, axis=1) - truth)
-            hits.append(logits.argmax(1) == answers[held_out])
-        found[penalty] = np.concatenate(losses).mean(), np.concatenate(hits).mean()
-    best = min(found, key=found.get)
-    return best, float(found[best][1])
+            hits.append(logits.argmax(1) == targets[held_out])
+        results[penalty] = np.concatenate(losses).mean(), np.concatenate(hits).mean()
+    best = min(results, key=results.get)
+    return best, float(results[best][1])
 
 
-def _turns(labels, answers):
-    """Indices to fit on and to hold out.
+def _folds(labels, targets):
+    """Pairs of indices: images to fit on, and images to hold out.
 
-    A small validation split cannot tell penalties apart: then all images take turns.
+    A small validation split cannot tell penalties apart. Then every image is held out
+    once.
     """
     from sklearn.model_selection import StratifiedKFold
 
-    count, smallest = len(labels["train"]), np.bincount(answers).min()
-    if len(labels["validation"]) >= ENOUGH or smallest < 2:
-        everything = np.arange(len(answers))
+    count, smallest_class = len(labels["train"]), np.bincount(targets).min()
+    if len(labels["validation"]) >= ENOUGH_VALIDATION or smallest_class < 2:
+        everything = np.arange(len(targets))
         return [(everything[:count], everything[count:])]
-    folds = StratifiedKFold(min(5, smallest), shuffle=True, random_state=0)
-    return list(folds.split(answers, answers))
+    folds = StratifiedKFold(min(5, smallest_class), shuffle=True, random_state=0)
+    return list(folds.split(targets, targets))
 
 
-def _joined(parts):
-    return np.concatenate([parts["train"], parts["validation"]])
+def _joined(splits):
+    return np.concatenate([splits["train"], splits["validation"]])
 
 
-def _fit(features, labels, penalty):
+def _fit_head(features, labels, penalty):
     """Kernel and bias of a softmax head."""
     from sklearn.linear_model import LogisticRegression
     from threadpoolctl import threadpool_limits
@@ -149,7 +153,7 @@ def _fit(features, labels, penalty):
         fit.fit((features - mean) / std, labels)
     weights, intercepts = fit.coef_, fit.intercept_
     if len(fit.classes_) == 2:
-        # One row of logits, of the second class against the first.
+        # scikit-learn has one row of logits, of the second class against the first.
         weights = np.concatenate([-weights, weights]) / 2
         intercepts = np.concatenate([-intercepts, intercepts]) / 2
     kernel = weights.T / std[:, None]

@@ -1,8 +1,8 @@
 """The folder of a run: its settings, its snapshots, its results.
 
-A snapshot holds everything that the next epoch depends on. Files are written beside
-the old ones and then take their place, so that neither a kill nor a full disk leaves
-less than there was.
+A snapshot holds everything that the next epoch depends on. Every file is first written
+beside the old one and then takes its place, so that neither a kill nor a full disk can
+spoil what was there before.
 """
 
 import contextlib
@@ -16,40 +16,49 @@ import numpy as np
 
 from cct_keras.atomic_file import TEMPORARY
 from cct_keras.atomic_file import atomic_file
+from cct_keras.distributed.devices import Devices
+from cct_keras.errors import RunError
+from cct_keras.inference.classifier import RUN_MODEL
+from cct_keras.recipes.run_settings import differing_settings
 
 SETTINGS = "run.json"
 METRICS = "metrics.json"
-MODEL = "model.keras"
 LAST_MODEL = "last.keras"
 REPORT = "report.html"
 SNAPSHOTS = "snapshots"
 TENSORBOARD = "tensorboard"
 HISTORY = "history.csv"
-OWN_FILES = (METRICS, MODEL, LAST_MODEL, REPORT, HISTORY, SNAPSHOTS, TENSORBOARD)
+OWN_FILES = (METRICS, RUN_MODEL, LAST_MODEL, REPORT, HISTORY, SNAPSHOTS, TENSORBOARD)
 KEPT_SNAPSHOTS = 2
 
-
-class RunError(RuntimeError):
-    """A run that cannot go on; one line says why."""
+# What the first machine finds in its folder, as it tells the others.
+NEW, RESUMED, COMPLETE, FAILED = b"new", b"resumed", b"complete", b"failed: "
 
 
 class RunFolder:
     """The files of one run.
 
+    As a context it keeps other processes out of the folder.
+
     Args:
-        path: The folder; it is made if it is not there.
+        path: The folder. Entering the context makes it if it does not exist.
+
+    Example:
+
+    >>> with RunFolder("runs/mine") as folder:  # it writes # doctest: +SKIP
+    ...     folder.begin({"lr": 0.1}, restart=False)
+    False
     """
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunError(f"cannot make {path}: {error.strerror}") from error
         self._lock = None
 
     def __enter__(self):
-        """Keeps other processes out."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"cannot make {self.path}: {error.strerror}") from error
         self._lock = (self.path / ".lock").open("w")
         with contextlib.suppress(ImportError):
             import fcntl
@@ -59,8 +68,8 @@ class RunFolder:
             except BlockingIOError:
                 self._lock.close()
                 raise RunError(
-                    f"another process trains in {self.path}; give this run its own "
-                    "folder with --out"
+                    f"another process trains in {self.path}; give this run a folder "
+                    "of its own, out=..."
                 ) from None
             except OSError:
                 pass  # Some network file systems have no locks.
@@ -78,13 +87,13 @@ class RunFolder:
         """Records the settings of a run.
 
         Args:
-            settings: What makes this run another one; plain JSON values.
+            settings: What makes this run different from others; plain JSON values.
             restart: Whether to throw an earlier run away.
 
         Returns:
-            Whether the run that is there is complete.
+            Whether the run in the folder is complete.
         """
-        # As they come back from the file.
+        # In the form in which they come back from the file.
         settings = json.loads(json.dumps(settings))
         try:
             return self._begin(settings, restart)
@@ -92,28 +101,56 @@ class RunFolder:
             raise RunError(f"cannot write to {self.path}: {error}") from error
 
     def _begin(self, settings, restart):
-        record = self.path / SETTINGS
         if restart:
+            self._check_weights_remain(settings.get("weights"))
             self._clear()
-        earlier = self._read_json(record)
-        if earlier is not None and differing_settings(earlier, settings):
+        recorded = self._read_json(self.path / SETTINGS)
+        if recorded is not None and differing_settings(recorded, settings):
             raise RunError(
                 f"{self.path} holds a run with other settings "
-                f"({differing_settings(earlier, settings)}): choose another folder "
-                "with --out, or throw that run away with --restart"
+                f"({differing_settings(recorded, settings)}): choose another folder, "
+                "out=..., or throw that run away with restart=True"
             )
-        if earlier is None:
+        if recorded is None:
             found = [name for name in OWN_FILES if (self.path / name).exists()]
             if found:
                 raise RunError(
                     f"{self.path} holds files of something else ({', '.join(found)}): "
-                    "choose another folder with --out, or remove them with --restart"
+                    "choose another folder, out=..., or remove them with restart=True"
                 )
             self.write_json(SETTINGS, settings)
-        return (self.path / METRICS).is_file() and (self.path / MODEL).is_file()
+        return self.is_complete()
+
+    def _check_weights_remain(self, weights):
+        """Refuses to throw away the weights from which the run starts."""
+        if weights is None:
+            return
+        file = pathlib.Path(weights)
+        if file.is_dir():
+            file = file / RUN_MODEL
+        if file.is_file() and self.path.resolve() in file.resolve().parents:
+            raise RunError(
+                f"restart=True would throw {weights} away, from which this run starts: "
+                "choose another folder, out=..."
+            )
+
+    def is_complete(self) -> bool:
+        """Whether the folder holds the results of a run."""
+        return (self.path / METRICS).is_file() and (self.path / RUN_MODEL).is_file()
+
+    def resumable_settings(self) -> dict:
+        """The settings of a run that does not need the weights it started from.
+
+        Returns:
+            The settings of the run in the folder, if it is complete or has a snapshot
+            to go on from, and else an empty dictionary.
+        """
+        settings = self._read_json(self.path / SETTINGS)
+        goes_on = self.is_complete() or self.has_snapshot()
+        return settings if settings is not None and goes_on else {}
 
     def _clear(self):
-        """Removes what an earlier run wrote, and nothing else."""
+        """Removes the files of an earlier run, and nothing else."""
         for name in (SETTINGS, *OWN_FILES):
             path = self.path / name
             if path.is_dir():
@@ -124,15 +161,15 @@ class RunFolder:
     # === Snapshots ===
 
     def save_snapshot(self, epoch: int, arrays: dict, state: dict) -> None:
-        """Writes the state after an epoch and removes the oldest.
+        """Writes the state after an epoch, and removes all but the newest snapshots.
 
         Args:
-            epoch: Epochs that are complete.
+            epoch: Number of complete epochs.
             arrays: NumPy arrays by name.
             state: Plain JSON values.
         """
         folder = self.path / SNAPSHOTS
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         target = folder / f"epoch_{epoch:06d}.npz"
         with atomic_file(target) as temporary, temporary.open("wb") as file:
             write_snapshot(file, arrays, state)
@@ -140,15 +177,16 @@ class RunFolder:
             old.unlink(missing_ok=True)
 
     def load_snapshot(self) -> tuple[dict, dict, list[str]] | None:
-        """The newest snapshot that is whole.
+        """Reads the newest snapshot that is not broken.
 
         Returns:
-            Its arrays, its state, and a line about each broken one; or `None`.
+            Its arrays, its state, and a line about each newer one that is broken; or
+            `None` if there are no snapshots.
         """
         remarks = []
         for path in self._snapshots():
             try:
-                # NumPy leaves a file open that it cannot read.
+                # Opened here, because NumPy leaves a file open that it cannot read.
                 with path.open("rb") as file:
                     arrays, state = read_snapshot(file)
             except (
@@ -164,27 +202,36 @@ class RunFolder:
             return arrays, state, remarks
         if remarks:
             raise RunError(
-                f"no snapshot in {self.path} can be read; --restart begins anew"
+                f"no snapshot in {self.path} can be read; restart=True begins anew"
             )
         return None
 
     def has_snapshot(self) -> bool:
-        """Whether there is one, be it whole or not."""
+        """Whether there is a snapshot, broken or not."""
         return bool(self._snapshots())
 
     def _snapshots(self):
-        """Newest first."""
+        """Paths of the snapshots, the newest first."""
         return sorted((self.path / SNAPSHOTS).glob("epoch_*.npz"), reverse=True)
 
     # === Other files ===
 
     def write_json(self, name: str, values: dict) -> None:
-        """Writes a JSON file at once."""
+        """Writes a JSON file, which appears complete or not at all.
+
+        Args:
+            name: Name of the file.
+            values: Plain JSON values.
+        """
         with atomic_file(self.path / name) as temporary:
             temporary.write_text(json.dumps(values, indent=2) + "\n")
 
     def write_history(self, history: list[dict]) -> None:
-        """Writes `history.csv`, a row an epoch."""
+        """Writes `history.csv`, with one row for each epoch.
+
+        Args:
+            history: A dictionary for each epoch.
+        """
         columns = list(dict.fromkeys(name for row in history for name in row))
         lines = [",".join(columns)] + [
             ",".join(str(row.get(name, "")) for name in columns) for row in history
@@ -193,7 +240,7 @@ class RunFolder:
             temporary.write_text("\n".join(lines) + "\n")
 
     def read_history(self) -> list[dict]:
-        """What `write_history` wrote."""
+        """Reads what `write_history` wrote."""
         with (self.path / HISTORY).open(newline="") as file:
             return [
                 {
@@ -205,7 +252,12 @@ class RunFolder:
             ]
 
     def save_model(self, model, name: str) -> None:
-        """Saves a model file at once."""
+        """Saves a model; its file appears complete or not at all.
+
+        Args:
+            model: The model.
+            name: Name of the file.
+        """
         with atomic_file(self.path / name) as temporary:
             model.save(temporary)
 
@@ -217,38 +269,84 @@ class RunFolder:
             return None
         except (OSError, ValueError) as error:
             raise RunError(
-                f"{path} cannot be read ({error}); --restart throws the run away"
+                f"{path} cannot be read ({error}); restart=True throws the run away"
             ) from error
 
-    @classmethod
-    def read_settings(cls, path) -> dict:
-        """The settings of the run in a folder, if there is one."""
-        return cls._read_json(pathlib.Path(path) / SETTINGS) or {}
-
     def read_metrics(self) -> dict:
-        """The results of a complete run."""
+        """Reads the results of a complete run."""
         return self._read_json(self.path / METRICS)
 
 
+def begin_run(
+    folder: RunFolder | None, settings: dict, *, restart: bool, devices: Devices
+) -> bytes:
+    """Begins a run on all machines in the same state.
+
+    Args:
+        folder: The folder of the run; `None` if nothing is written, and on all
+            machines but the first.
+        settings: What makes this run different from others; plain JSON values.
+        restart: Whether to throw an earlier run away.
+        devices: The devices of the run.
+
+    Returns:
+        `NEW`, `RESUMED` if there is a snapshot to go on from, or `COMPLETE`.
+
+    Raises:
+        RunError: The folder cannot be used, on this machine or on the first.
+
+    Example:
+
+    >>> begin_run(None, {}, restart=False, devices=Devices())
+    b'new'
+    """
+    state = NEW
+    if folder is not None:
+        try:
+            if folder.begin(settings, restart):
+                state = COMPLETE
+            elif folder.has_snapshot():
+                state = RESUMED
+        except RunError as error:
+            devices.broadcast(FAILED + str(error).encode())
+            raise
+    state = devices.broadcast(state)
+    if state.startswith(FAILED):
+        raise RunError(f"host 0: {state.removeprefix(FAILED).decode()}")
+    return state
+
+
 def write_snapshot(file, arrays: dict, state: dict) -> None:
-    """Writes arrays and plain JSON values into an open file."""
+    """Writes arrays and plain JSON values into an open file.
+
+    Args:
+        file: The file.
+        arrays: NumPy arrays by name.
+        state: Plain JSON values.
+
+    Example:
+
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> write_snapshot(file, {"x": np.ones(2)}, {"epoch": 1})
+    >>> _ = file.seek(0)
+    >>> read_snapshot(file)
+    ({'x': array([1., 1.])}, {'epoch': 1})
+    """
     text = np.frombuffer(json.dumps(state).encode(), "uint8")
     np.savez(file, state=text, **arrays)
 
 
 def read_snapshot(file) -> tuple[dict, dict]:
-    """What `write_snapshot` wrote."""
+    """Reads what `write_snapshot` wrote.
+
+    Args:
+        file: An open file.
+
+    Returns:
+        The arrays by name, and the plain JSON values.
+    """
     entries = np.load(file, allow_pickle=False)
-    # Reading an entry compares its checksum.
+    # Reading an entry also compares its checksum.
     arrays = {name: entries[name] for name in entries.files}
     return arrays, json.loads(arrays.pop("state").tobytes())
-
-
-def differing_settings(before: dict, after: dict, length: int = 300) -> str:
-    """What differs between two settings, in words; empty if nothing does."""
-    text = "; ".join(
-        f"{name} {before.get(name)} -> {after.get(name)}"
-        for name in sorted({*before, *after})
-        if before.get(name) != after.get(name)
-    )
-    return text if len(text) <= length else text[: length - 3] + "..."

@@ -1,3 +1,5 @@
+"""The learning rate of each step."""
+
 import math
 
 import keras
@@ -6,22 +8,24 @@ from keras import ops
 
 @keras.saving.register_keras_serializable(package="cct_keras")
 class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
-    """Warmup, then cosine, step or constant, then a cooldown at the minimum.
+    """Warmup, then a cosine, steps or a constant rate, then a cooldown.
 
-    With epoch t: `warmup_lr + t (lr - warmup_lr) / warmup_epochs` while t is below
-    `warmup_epochs`; then `min_lr + (lr - min_lr)(1 + cos(pi t / epochs)) / 2`, or
-    `lr * decay_rate ** floor(t / decay_epochs)`; from `epochs` on `min_lr`.
+    At epoch t, while t is below `warmup_epochs`, the rate is
+    `warmup_lr + t (lr - warmup_lr) / warmup_epochs`. After that it is
+    `min_lr + (lr - min_lr) (1 + cos(pi t / epochs)) / 2` for a cosine, or
+    `lr * decay_rate ** floor(t / decay_epochs)` for steps. From `epochs` on it is
+    `min_lr`.
 
     Args:
         lr: Rate after the warmup.
-        epochs: Length of the schedule, the warmup inside it.
-        steps_per_epoch: Batches an epoch.
+        epochs: Length of the schedule in epochs, the warmup included.
+        steps_per_epoch: Batches in an epoch.
         min_lr: Rate at the end.
         kind: `"cosine"`, `"step"` or `"constant"`.
         warmup_epochs: Length of the warmup.
-        warmup_lr: Rate at its start.
-        warmup: `"linear"`, or `"inverse"`: `lr / (warmup_epochs - t)`, and a
-            cosine over the epochs after the warmup.
+        warmup_lr: Rate at the start of the warmup.
+        warmup: `"linear"`, or `"inverse"`: a rate of `lr / (warmup_epochs - t)`, and
+            then a cosine over the epochs after the warmup.
         decay_epochs: Epochs between the steps of `"step"`.
         decay_rate: Factor of each step.
         per_step: Whether t moves with every step, not once an epoch.
@@ -62,27 +66,28 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
         self.per_step = per_step
 
     def __call__(self, step):
-        # Whole epochs in integers: a float32 step count loses the last digit.
+        # Whole epochs are counted in integers: in float32 a large number of steps
+        # loses its last digits.
         step = ops.cast(step, "int32")
         epoch = ops.cast(step // self.steps_per_epoch, "float32")
         if self.per_step:
-            part = ops.cast(step % self.steps_per_epoch, "float32")
-            epoch = epoch + part / self.steps_per_epoch
-        rate = self._after_warmup(epoch)
+            step_in_epoch = ops.cast(step % self.steps_per_epoch, "float32")
+            epoch = epoch + step_in_epoch / self.steps_per_epoch
+        rate = self._rate_after_warmup(epoch)
         if self.warmup_epochs > 0:
-            rate = ops.where(epoch < self.warmup_epochs, self._warming(epoch), rate)
+            rate = ops.where(epoch < self.warmup_epochs, self._warmup_rate(epoch), rate)
         if self.kind == "constant":
             return rate
         return ops.where(epoch < self.epochs, rate, self.min_lr)
 
-    def _warming(self, epoch):
+    def _warmup_rate(self, epoch):
         if self.warmup == "inverse":
             left = ops.maximum(self.warmup_epochs - epoch, 1e-6)
             return ops.minimum(self.lr, self.lr / left)
         slope = (self.lr - self.warmup_lr) / self.warmup_epochs
         return self.warmup_lr + slope * epoch
 
-    def _after_warmup(self, epoch):
+    def _rate_after_warmup(self, epoch):
         if self.kind == "constant":
             return self.lr + 0.0 * epoch
         if self.kind == "step":

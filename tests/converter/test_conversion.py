@@ -11,8 +11,8 @@ from small import images
 from small import predict
 
 import cct_keras
-from cct_keras.converter import CheckpointError
 from cct_keras.converter.reference import forward
+from cct_keras.errors import CheckpointError
 from cct_keras.models.variants import VARIANTS
 from cct_keras.models.variants import constructor_arguments
 
@@ -50,15 +50,25 @@ def test_family_and_positions_are_inferred(family, positions):
     assert_same_logits(model, state)
 
 
-@pytest.mark.parametrize("name", [k for k in VARIANTS if "patch" not in k])
-def test_every_variant_is_recognised(name):
+def large_ones_later():
+    names = [name for name in VARIANTS if "patch" not in name]
+    return [
+        pytest.param(
+            name, marks=pytest.mark.integration if VARIANTS[name].layers > 4 else ()
+        )
+        for name in names
+    ]
+
+
+@pytest.mark.parametrize("name", large_ones_later())
+def test_every_variant_is_recognized(name):
     """Shapes decide; `_c100` and `_fl` differ from their base in the classes."""
     row = VARIANTS[name]
     if row.size == 14 and row.image_size == 384 and row.num_classes == 1000:
         pytest.skip("as cct_14_7x2_384_fl, at a third of a gigabyte less")
     arguments = constructor_arguments(row)
     kernel = arguments.pop("patch_size", None) or arguments.pop("kernel_size")
-    side = row.image_size // {3: 2**row.stages, 4: 4, 7: 16}[kernel]
+    side = row.image_size // {3: 2**row.stages, 4: 4, 7: 16, 8: 8}[kernel]
     del arguments["input_shape"], arguments["num_heads"]
     arguments.setdefault("num_conv_layers", 1)
     state = reference.random_state(
@@ -93,7 +103,9 @@ def test_another_resolution_resizes_positions_as_a_saved_model_does():
 
 def test_another_number_of_classes_leaves_the_head_fresh():
     state = checkpoint()
-    with pytest.warns(UserWarning, match=r"10 classes.*5.*fresh") as caught:
+    with pytest.warns(
+        UserWarning, match=r"10 classes.*5.*left as initialized"
+    ) as caught:
         model = cct_keras.convert(state, num_classes=5)
     assert len(caught) == 1
     assert model.output_shape == (None, 5)
@@ -239,17 +251,23 @@ def test_to_torch_says_what_the_file_does_not_hold(tmp_path):
     model = cct_keras.convert(checkpoint(), input_tensor=scaled)
     with pytest.warns(UserWarning, match="scale before the tokenizer"):
         cct_keras.to_torch(model, tmp_path / "a.safetensors")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
+def test_a_grid_that_is_no_square(tmp_path):
     model = cct_keras.convert(checkpoint(), input_shape=(32, 48, 3))
-    path = tmp_path / "b.safetensors"
     with pytest.warns(UserWarning, match=r"grid of \(8, 12\)"):
-        cct_keras.to_torch(model, path)
-    again = cct_keras.convert(path, grid=(8, 12))
-    assert again.input_shape == (None, 32, 48, 3)
-    loaded = cct_keras.create_model(
-        "cct_2_3x2_32", input_shape=(32, 48, 3), weights=path
+        cct_keras.to_torch(model, tmp_path / "a.pth")
+    cct_keras.to_torch(model, tmp_path / "a.safetensors")
+    pickled = cct_keras.convert(tmp_path / "a.pth", grid=(8, 12))
+    recorded = cct_keras.convert(tmp_path / "a.safetensors")
+    asked = cct_keras.create_model(
+        "cct_2_3x2_32", input_shape=(32, 48, 3), weights=tmp_path / "a.pth"
     )
     x = images(2, 32, 48, 3)
-    np.testing.assert_array_equal(predict(loaded, x), predict(model, x))
+    for again in (pickled, recorded, asked):
+        assert again.input_shape == (None, 32, 48, 3)
+        np.testing.assert_array_equal(predict(again, x), predict(model, x))
 
 
 def test_to_torch_refuses(tmp_path):

@@ -14,18 +14,22 @@ import numpy as np
 import pytest
 import reference
 
-from cct_keras.converter import CheckpointError
-from cct_keras.converter.checkpoint import read_checkpoint
-from cct_keras.converter.formats import read_weights
+from cct_keras.converter import read
+from cct_keras.converter.formats import open_checkpoint
+from cct_keras.errors import CheckpointError
 
 FOLDER = pathlib.Path(__file__).parent.parent / "golden" / "checkpoints"
 STATE = reference.random_state(**reference.TINY)
 TOLERANCES = {"half": 1e-3, "bfloat16": 1e-2}
 
 
+def read_checkpoint(source, entry=None):
+    return read.read_checkpoint(source, entry)[0]
+
+
 @pytest.mark.parametrize("path", sorted(FOLDER.iterdir()), ids=lambda p: p.name)
 def test_every_format_gives_the_same_arrays(path):
-    state, _ = read_weights(path)
+    state = open_checkpoint(path).tensors
     assert list(state) == list(STATE)
     tolerance = TOLERANCES.get(path.stem, 0)
     for name, array in STATE.items():
@@ -34,7 +38,7 @@ def test_every_format_gives_the_same_arrays(path):
 
 def test_torch_is_not_imported():
     code = (
-        "import sys, cct_keras.converter.checkpoint as c\n"
+        "import sys, cct_keras.converter.read as c\n"
         f"c.read_checkpoint({str(FOLDER / 'zip.pth')!r})\n"
         f"c.read_checkpoint({str(FOLDER / 'legacy.pth')!r})\n"
         "assert 'torch' not in sys.modules\n"

@@ -135,8 +135,8 @@ def test_block_orders():
         block.build(x.shape)
         for linear in (block.attention.proj, block.feed_forward.linear2):
             linear.set_weights([np.zeros(w.shape) for w in linear.weights])
-        centred = x - x.mean(-1, keepdims=True)
-        normed = centred / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+        centered = x - x.mean(-1, keepdims=True)
+        normed = centered / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
         expected = x if pre_norm else normed
         np.testing.assert_allclose(to_numpy(block(x)), expected, atol=1e-5)
 

@@ -32,7 +32,17 @@ def test_onnx(family, tmp_path):
         np.testing.assert_allclose(output, predict(model, x), atol=1e-4)
 
 
-@pytest.mark.parametrize("family", list(FAMILIES))
+@pytest.mark.parametrize(
+    "family",
+    [
+        "CCT",
+        *(
+            pytest.param(x, marks=pytest.mark.integration)
+            for x in FAMILIES
+            if x != "CCT"
+        ),
+    ],
+)
 def test_litert(family, tmp_path):
     from ai_edge_litert.interpreter import Interpreter
 

@@ -49,7 +49,21 @@ def state_for(model, family, num_classes, channels=3, **architecture):
     )
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def large_ones_later(cases, pixels):
+    """The cases of large images are left to the integration tests."""
+    return [
+        pytest.param(
+            case,
+            marks=pytest.mark.integration
+            if math.prod(case["input_shape"]) > pixels
+            else (),
+            id=case["name"],
+        )
+        for case in cases
+    ]
+
+
+@pytest.mark.parametrize("case", large_ones_later(CASES, 10_000))
 def test_golden_outputs(case):
     architecture = {key: case[key] for key in ARCHITECTURE}
     shape = tuple(case["input_shape"])
@@ -60,6 +74,7 @@ def test_golden_outputs(case):
     assert_close(predict(model, images)[0], case["logits"])
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "case",
     [c for c in CASES if math.prod(c["input_shape"]) < 10_000],

@@ -28,7 +28,9 @@ def fit(model, epochs=1, jit_compile=JIT, learning_rate=1e-3):
 def jit_choices():
     # Compiling takes its time, on torch half a minute.
     families = ["CCT"] if keras.config.backend() == "torch" else ["CCT", "ViTLite"]
-    return [(family, jit) for family in families for jit in (False, True)]
+    plain = [(family, False) for family in families]
+    marks = pytest.mark.integration
+    return plain + [pytest.param(family, True, marks=marks) for family in families]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -39,12 +41,14 @@ def test_fit_with_and_without_jit(family, jit_compile):
     assert np.isfinite(history["loss"]).all()
 
 
+@pytest.mark.integration
 def test_overfits_32_images():
     model = small_model("CCT", attention_dropout=0.0, stochastic_depth=0.0)
     history = fit(model, epochs=60, learning_rate=3e-3)
     assert max(history["accuracy"]) == 1.0
 
 
+@pytest.mark.integration
 def test_one_seed_gives_the_same_weights():
     def run(seed):
         keras.utils.set_random_seed(seed)
@@ -58,6 +62,7 @@ def test_one_seed_gives_the_same_weights():
     assert any(not np.array_equal(a, c) for a, c in zip(first, other, strict=True))
 
 
+@pytest.mark.integration
 def test_mixed_precision_trains():
     model = small_model("ViTLite", dtype="mixed_bfloat16")
     history = fit(model, epochs=10, learning_rate=3e-3)

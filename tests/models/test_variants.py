@@ -21,16 +21,23 @@ PARAMETERS = {
     "cvt_4_4_32": 412_939,
     "cvt_6_4_32": 3_190_283,
     "cvt_7_4_32": 3_716_619,
+    "cvt_7_8_32": 3_741_195,
+    "cvt_8_4_32": 4_242_955,
     "vit_2_4_32": 214_666,
     "vit_4_4_32": 413_066,
     "vit_6_4_32": 3_190_538,
     "vit_7_4_32": 3_716_874,
+    "vit_7_8_32": 3_741_450,
     "vit_tiny_patch16_224": 5_717_416,
     "vit_small_patch16_224": 22_050_664,
     "vit_base_patch16_224": 86_567_656,
     "vit_base_patch32_224": 88_224_232,
     "vit_large_patch16_224": 304_326_632,
     "vit_large_patch32_224": 306_535_400,
+    "vit_base_patch16_384": 86_859_496,
+    "vit_base_patch32_384": 88_297_192,
+    "vit_large_patch16_384": 304_715_752,
+    "vit_large_patch32_384": 306_632_680,
     "vit_huge_patch14_224": 632_045_800,
     "deit_tiny_patch16_224": 5_717_416,
     "deit_small_patch16_224": 22_050_664,
@@ -46,14 +53,26 @@ CLASSES = {"c100": 100, "fl": 102}
 
 def test_all_variants_are_here():
     names = cct_keras.list_models()
-    assert len(names) == len(set(names)) == 35 + 15
+    assert len(names) == len(set(names)) == 35 + 15 + 7
     assert {name.replace("_sine", "") for name in names} == set(PARAMETERS)
 
 
 @pytest.mark.parametrize("name", cct_keras.list_models())
-def test_variant(name):
+def test_parameters(name):
     expected = PARAMETERS[name.replace("_sine", "")]
     assert variant_cost(name).parameters == expected
+
+
+def large_ones_later(names):
+    """Those of more than a million parameters are left to the integration tests."""
+    large = {name for name in names if variant_cost(name).parameters > 1e6}
+    marks = {name: pytest.mark.integration if name in large else () for name in names}
+    return [pytest.param(name, marks=marks[name]) for name in names]
+
+
+@pytest.mark.parametrize("name", large_ones_later(cct_keras.list_models()))
+def test_variant(name):
+    expected = PARAMETERS[name.replace("_sine", "")]
     if "patch" in name:
         # Hundreds of megabytes less: what a second block adds, as often as needed.
         one, model = (cct_keras.create_model(name, num_layers=n) for n in (1, 2))
@@ -97,7 +116,7 @@ def test_patterns():
         "cct_14_7x2_384",
         "cct_14_7x2_384_fl",
     ]
-    assert len(cct_keras.list_models("vit_[0-9]*")) == 8
+    assert len(cct_keras.list_models("vit_[0-9]*")) == 9
     assert len(cct_keras.list_models("deit_*")) == 8
     assert cct_keras.list_models("resnet*") == []
 

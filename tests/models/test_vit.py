@@ -12,7 +12,8 @@ from small import predict
 from small import small_model
 
 import cct_keras
-from cct_keras.converter.torch_file import CheckpointError
+from cct_keras.converter.conversion import to_checkpoint
+from cct_keras.errors import CheckpointError
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden"
 CASES = json.loads((GOLDEN / "vit.json").read_text())
@@ -65,7 +66,7 @@ def test_timm_names_and_back(distilled, tmp_path):
     again = cct_keras.convert(tmp_path / "a.safetensors", classifier_activation=None)
     x = images(2, 64, 64, 3)
     np.testing.assert_array_equal(predict(again, x), predict(model, x))
-    stored = cct_keras.converter.conversion.state_of(model)
+    stored = to_checkpoint(model)[0].tensors
     assert set(stored) == set(state)
     for name, array in state.items():
         np.testing.assert_array_equal(stored[name], array)

@@ -1,0 +1,1 @@
+"""How fast the models are on this machine."""

@@ -1,0 +1,1 @@
+"""The `cct-keras` command: one file a subcommand, parsing and printing only."""

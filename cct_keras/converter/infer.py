@@ -1,0 +1,223 @@
+"""The architecture of a checkpoint, from the names and shapes of its tensors."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from cct_keras.converter.formats import Checkpoint
+from cct_keras.errors import CheckpointError
+from cct_keras.layers.position_embedding import kind_of_table
+from cct_keras.layers.position_embedding import square_grid
+from cct_keras.models.architecture import Architecture
+from cct_keras.models.architecture import recognize_family
+from cct_keras.models.inspection import find_mlp_ratio
+from cct_keras.models.transfer import POSITIONS
+from cct_keras.models.transfer import list_problems
+from cct_keras.models.variants import SIZES
+from cct_keras.models.variants import VARIANTS
+
+# Arguments that change no shape, so that only the caller or a record can tell them.
+INVISIBLE = (
+    "num_heads",
+    "epsilon",
+    "stride",
+    "padding",
+    "pooling_kernel_size",
+    "pooling_stride",
+    "pooling_padding",
+)
+
+
+def infer(
+    checkpoint: Checkpoint, grid: tuple | None = None, known: Mapping | None = None
+) -> Architecture:
+    """The architecture whose every weight is in the checkpoint, and no other.
+
+    What the file does not tell stays open: `num_heads` or the image size may be `None`,
+    see `check_complete`.
+
+    Args:
+        checkpoint: The checkpoint.
+        grid: `(rows, columns)` of its positions, if these are not a square.
+        known: Constructor arguments that the caller knows: what no shape tells, and
+            the `input_shape` of files without positions.
+    """
+    tensors, table = checkpoint.tensors, checkpoint.table
+    known = {k: v for k, v in (known or {}).items() if v is not None}
+    record = checkpoint.record
+    if record is not None:
+        known = {**record.arguments, **known}
+        grid = grid or record.grid
+
+    def has(path):
+        return table.name_of(path) in tensors
+
+    stages = _count(has, "tokenizer/conv_{}/kernel")
+    layers = _count(has, "block_{}/feed_forward/linear1/kernel")
+    if not stages or not layers or not has("norm/gamma"):
+        raise CheckpointError(
+            f"these are not the weights of {table.description}; the first names are: "
+            + ", ".join(sorted(tensors)[:4])
+        )
+    prefix = tuple(
+        path.partition("/")[0]
+        for path in ("class_token/token", "distillation_token/token")
+        if has(path)
+    )
+    try:
+        family, arguments = recognize_family(
+            tokenizer="patches" if has("tokenizer/conv_0/bias") else "convolutions",
+            block_order=table.block_order,
+            prefix_tokens=prefix,
+        )
+    except ValueError as error:
+        raise CheckpointError(str(error)) from error
+
+    def shape_of(path, rank):
+        return _shape_of(tensors, table.name_of(path), rank)
+
+    _, channels, kernel, _ = shape_of("tokenizer/conv_0/kernel", 4)
+    hidden, dim = shape_of("block_0/feed_forward/linear1/kernel", 2)
+    classes, _ = shape_of("head/kernel", 2)
+    arguments |= {
+        "num_classes": classes,
+        "num_layers": layers,
+        "num_heads": known.get("num_heads") or published_heads(dim),
+        "mlp_ratio": find_mlp_ratio(hidden, dim),
+        "embedding_dim": dim,
+        "positional_embedding": None,
+    }
+    draft = Architecture(family, arguments)
+    if draft.row.tokenizer == "patches":
+        arguments["patch_size"] = kernel
+    else:
+        arguments |= {"kernel_size": kernel, "num_conv_layers": stages}
+    for name in INVISIBLE:
+        if name in draft.row.defaults:
+            default = {**draft.row.defaults, **checkpoint.arguments}[name]
+            arguments[name] = known.get(name, default)
+    if "distillation_token" in prefix:
+        arguments["distillation_head"] = has("head_dist/kernel")
+
+    if has(POSITIONS):
+        _, length, _ = shape_of(POSITIONS, 3)
+        positions = np.asarray(tensors[table.name_of(POSITIONS)], "float32")
+        arguments["positional_embedding"] = kind_of_table(positions)
+        grid = _find_grid(length - len(prefix), grid)
+        size = (None, None)
+        if grid is not None:
+            size = tuple(side * draft.pixels_per_token for side in grid)
+        if record is not None and grid == record.grid:
+            size = record.arguments["input_shape"][:2]
+    else:
+        grid, size = None, _find_size(draft, known)
+    arguments["input_shape"] = (*size, channels)
+    architecture = Architecture(family, arguments, grid)
+    _check_strictly(architecture, checkpoint)
+    return architecture
+
+
+def check_complete(architecture: Architecture) -> None:
+    """Refuses an architecture that lacks something, and says what to pass."""
+    arguments = architecture.arguments
+    if arguments["num_heads"] is None:
+        raise CheckpointError(
+            "the file does not tell the heads of "
+            f"embedding_dim={arguments['embedding_dim']}: pass num_heads=..."
+        )
+    if None in arguments["input_shape"]:
+        if arguments["positional_embedding"] is not None:
+            raise CheckpointError(
+                "the positions of the file are not a square: pass grid=(rows, columns)"
+            )
+        raise CheckpointError(
+            "the file has no positions that tell the image size: pass "
+            "input_shape=(height, width, channels)"
+        )
+
+
+def _check_strictly(architecture, checkpoint):
+    tensors, table = checkpoint.tensors, checkpoint.table
+    expected = {
+        table.name_of(path): to_torch_shape(shape)
+        for path, shape in weight_shapes(architecture).items()
+    }
+    positions = table.name_of(POSITIONS)
+    if positions in expected:
+        _, _, dim = expected[positions]
+        expected[positions] = (1, tensors[positions].shape[1], dim)
+    problems = list_problems(
+        [name for name in expected if name not in tensors],
+        [name for name in tensors if name not in expected],
+        [
+            f"{name} {tuple(tensors[name].shape)} for {shape}"
+            for name, shape in expected.items()
+            if name in tensors and tuple(tensors[name].shape) != shape
+        ],
+    )
+    if problems:
+        raise CheckpointError(
+            f"the tensors are not those of a {architecture.family}: {problems}"
+        )
+
+
+def weight_shapes(architecture: Architecture) -> dict[str, tuple]:
+    """As `Architecture.weight_shapes`, also where the number of tokens is not known."""
+    known = dataclasses.replace(architecture, grid=architecture.grid or (1, 1))
+    return known.weight_shapes()
+
+
+def to_torch_shape(shape: tuple) -> tuple:
+    """The shape in torch of a weight of a linear or convolution layer of Keras."""
+    if len(shape) == 4:
+        return shape[3], shape[2], shape[0], shape[1]
+    return shape[::-1] if len(shape) == 2 else shape
+
+
+def _count(has, pattern):
+    number = 0
+    while has(pattern.format(number)):
+        number += 1
+    return number
+
+
+def _shape_of(tensors, name, rank):
+    """The shape of a tensor that has to be there."""
+    if name not in tensors:
+        raise CheckpointError(f"missing: {name}")
+    shape = tuple(tensors[name].shape)
+    if len(shape) != rank or 0 in shape:
+        raise CheckpointError(f"{name} has the impossible shape {shape}")
+    return shape
+
+
+def published_heads(dim: int) -> int | None:
+    """The heads that published models of this width have."""
+    sizes = (size for size in SIZES.values() if size.embedding_dim == dim)
+    return next((size.num_heads for size in sizes), None)
+
+
+def _find_grid(length, grid):
+    """The grid of so many positions: as given, or a square if they are one."""
+    if grid is not None:
+        is_pair = isinstance(grid, (tuple, list)) and len(grid) == 2
+        if not is_pair or math.prod(grid) != length:
+            raise CheckpointError(
+                f"`grid` must be (rows, columns) of {length} positions. "
+                f"Received: grid={grid!r}"
+            )
+        return tuple(grid)
+    return square_grid(length)
+
+
+def _find_size(draft, known):
+    """Height and width of the images of a file without positions."""
+    shape = known.get("input_shape")
+    if shape is not None and len(shape) == 3 and None not in shape:
+        return tuple(shape[:2])
+    for row in VARIANTS.values():
+        if row.family == draft.family and row.kernel == draft.kernel_size:
+            return row.image_size, row.image_size
+    return None, None

@@ -1,0 +1,1 @@
+"""What changes training images at random: crops, colors, mixing and erasing."""

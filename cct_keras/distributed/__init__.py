@@ -1,0 +1,1 @@
+"""Several devices of one machine, or several machines, for one run."""

@@ -1,0 +1,73 @@
+"""Trained models that take raw pixels, from a file, a run folder or a name."""
+
+import pathlib
+
+import keras
+
+from cct_keras.errors import DataError
+from cct_keras.layers.preprocessing import Preprocessing
+from cct_keras.models.factory import create_model
+from cct_keras.models.variants import VARIANTS
+from cct_keras.pretrained.source import MODEL_FILE as RUN_MODEL
+from cct_keras.pretrained.source import is_tag
+
+
+def load_classifier(model) -> keras.Model:
+    """Loads a model that takes raw images and knows its classes.
+
+    Args:
+        model: A `.keras` file or the folder of a run, as `train` writes them, or
+            known weights as `VARIANT.TAG`. A Keras model is returned as it is.
+
+    Returns:
+        A Keras model. It takes images of any size with values from 0 to 255 and
+        returns probabilities.
+
+    Example:
+
+    >>> model = load_classifier("cct_2_3x2_32.digits")
+    >>> model.predict(np.zeros((2, 8, 8, 1)), verbose=0).shape
+    (2, 10)
+    """
+    if isinstance(model, keras.Model):
+        return model
+    path = pathlib.Path(model)
+    if path.is_dir():
+        path = path / RUN_MODEL
+    elif not path.exists():
+        variant, _, tag = str(model).partition(".")
+        if variant in VARIANTS and tag not in ("", "keras", "h5") and is_tag(tag):
+            return create_model(variant, weights=tag, include_preprocessing=True)
+    if not path.is_file():
+        raise DataError(f"no such model file: {model}")
+    try:
+        return keras.models.load_model(path, compile=False)
+    except (ValueError, OSError, KeyError, TypeError) as error:
+        raise DataError(f"{path} is not a Keras model file: {error}") from error
+
+
+def find_preprocessing(model: keras.Model) -> Preprocessing:
+    """The layer of a classifier that prepares raw images and names the classes.
+
+    Args:
+        model: A model as `load_classifier` returns it.
+
+    Returns:
+        Its `Preprocessing` layer.
+
+    Raises:
+        DataError: The model has no such layer.
+
+    Example:
+
+    >>> model = load_classifier("cct_2_3x2_32.digits")
+    >>> find_preprocessing(model).class_names[:3]
+    ('0', '1', '2')
+    """
+    for layer in model.layers:
+        if isinstance(layer, Preprocessing):
+            return layer
+    raise DataError(
+        f"{model.name!r} does not know how to prepare images: it has no "
+        "`Preprocessing` layer, as the models that `train` saves have"
+    )

@@ -1,0 +1,129 @@
+"""How good a model is on a data set."""
+
+import dataclasses
+
+import keras
+import numpy as np
+
+from cct_keras.data.dataset import Dataset
+from cct_keras.data.dataset import load_evaluation_data
+from cct_keras.errors import DataError
+from cct_keras.inference.classifier import find_preprocessing
+from cct_keras.inference.classifier import load_classifier
+from cct_keras.inference.forward import run_on_batch
+from cct_keras.inference.metrics import classification_metrics
+
+
+def evaluate(
+    model, data, *, split: str = "test", data_dir=None, batch_size: int = 128
+) -> dict:
+    """Measures a model on a data set.
+
+    Args:
+        model: What `load_classifier` takes: a model that `train` made, its file or
+            folder, or `VARIANT.TAG`.
+        data: What `load_data` takes, or what it returned.
+        split: `"test"`, `"validation"` or `"train"`. If the data have no such split,
+            the images that `train` cut off for it are measured, provided that the
+            model was trained on these data; otherwise all images are.
+        data_dir: Where tensorflow-datasets keeps prepared data.
+        batch_size: Images in a batch.
+
+    Returns:
+        `top1`, its 95 % interval `top1_ci95`, `top5`, `loss`, `ece`, `calibration`,
+        `per_class`, `confusion` and `count`, as `classification_metrics` describes
+        them, and `notes` about the data.
+
+    Example:
+
+    >>> metrics = evaluate("cct_2_3x2_32.digits", "digits")
+    >>> metrics["count"], metrics["top1"] > 0.98
+    (360, True)
+    """
+    model = load_classifier(model)
+    preprocessing = find_preprocessing(model)
+    if not isinstance(data, Dataset):
+        data = load_evaluation_data(
+            data,
+            split,
+            image_size=preprocessing.image_size,
+            channels=model.input_shape[-1],
+            crop=preprocessing.crop,
+            interpolation=preprocessing.interpolation,
+            trained_on=preprocessing.trained_on,
+            data_dir=data_dir,
+        )
+    names = preprocessing.class_names
+    if names is not None and names != data.class_names:
+        data = _with_classes_in_order(data, names)
+    _, metrics = measure(model, data, split, batch_size)
+    return {**metrics, "notes": list(data.notes)}
+
+
+def measure(
+    model: keras.Model, data: Dataset, split: str, batch_size: int = 128
+) -> tuple[np.ndarray, dict]:
+    """Measures a model on a split whose classes are in the order of its outputs.
+
+    Args:
+        model: A model that takes raw images and returns probabilities.
+        data: The data.
+        split: `"test"`, `"validation"` or `"train"`.
+        batch_size: Images in a batch.
+
+    Returns:
+        The probabilities of all images of the split, and the metrics.
+    """
+    batches = data.pipeline(split, batch_size).as_numpy_iterator()
+    probabilities = np.concatenate(
+        [run_on_batch(model, images) for images, _ in batches]
+    )
+    labels = getattr(data, split).labels
+    return probabilities, classification_metrics(
+        labels, probabilities, data.class_names
+    )
+
+
+def find_mistakes(data: Dataset, split: str, probabilities, count: int = 24) -> dict:
+    """The wrongly classified images of which the model was most confident.
+
+    Args:
+        data: The data.
+        split: `"test"`, `"validation"` or `"train"`.
+        probabilities: Of all images of the split, as `measure` returns them.
+        count: How many to return at most.
+
+    Returns:
+        `images`, `truths`, `predictions` and `confidences`, the most confident first;
+        an empty dictionary if there is no mistake.
+    """
+    images, labels = getattr(data, split).images, getattr(data, split).labels
+    predictions, confidences = probabilities.argmax(1), probabilities.max(1)
+    wrong = np.flatnonzero(predictions != labels)
+    worst = wrong[np.argsort(-confidences[wrong], kind="stable")][:count]
+    if not len(worst):
+        return {}
+    return {
+        "images": [images[i] for i in worst],
+        "truths": [data.class_names[labels[i]] for i in worst],
+        "predictions": [data.class_names[predictions[i]] for i in worst],
+        "confidences": [float(confidences[i]) for i in worst],
+    }
+
+
+def _with_classes_in_order(data, names):
+    """The data with their labels counted in the order of a model's classes."""
+    unknown = sorted(set(data.class_names) - set(names))
+    if unknown:
+        raise DataError(
+            f"the model does not know these classes of {data.name}: "
+            f"{', '.join(unknown[:10])}"
+        )
+    order = np.array([names.index(name) for name in data.class_names])
+    splits = {
+        name: dataclasses.replace(
+            getattr(data, name), labels=order[getattr(data, name).labels]
+        )
+        for name in ("train", "validation", "test")
+    }
+    return dataclasses.replace(data, class_names=names, **splits)

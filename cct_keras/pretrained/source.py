@@ -1,0 +1,318 @@
+"""Weights, whatever form they come in, opened once and handed on."""
+
+import os
+import pathlib
+from collections.abc import Mapping
+
+import keras
+import numpy as np
+
+from cct_keras.cache import file_hash
+from cct_keras.converter.conversion import arrays_by_path
+from cct_keras.converter.formats import open_checkpoint
+from cct_keras.converter.infer import infer
+from cct_keras.download import download
+from cct_keras.download import forget_on_error
+from cct_keras.download import is_url
+from cct_keras.models.architecture import Architecture
+from cct_keras.models.inspection import architecture_of
+from cct_keras.models.transfer import fill
+from cct_keras.pretrained.catalog import CURRENT
+from cct_keras.pretrained.catalog import DEIT
+from cct_keras.pretrained.catalog import LEGACY
+from cct_keras.pretrained.catalog import WEIGHTS
+from cct_keras.pretrained.catalog import Weights
+from cct_keras.pretrained.catalog import class_names
+from cct_keras.pretrained.catalog import find_weights
+from cct_keras.pretrained.keras_file import SUFFIXES
+from cct_keras.pretrained.keras_file import read_keras_file
+
+# What `train` calls the model in the folder of a run.
+MODEL_FILE = "model.keras"
+# In a wheel the files are inside the package, in a checkout beside it.
+SHIPPED_FOLDERS = (
+    pathlib.Path(__file__).parents[1] / "weights",
+    pathlib.Path(__file__).parents[2] / "weights",
+)
+
+
+class WeightSource:
+    """Weights to start from, and what is known of them.
+
+    Attributes:
+        name: What messages and settings call it: the tag, the path or the URL.
+        architecture: The architecture that the weights belong to.
+        arrays: `{weight path: array}` in the layout of Keras.
+        states_settings: Whether it records what no shape tells, such as heads.
+        row: The row of the catalog, if it came by a tag.
+        num_classes: Classes of its head; 0 without one.
+        positional_embedding: Kind of its positions; `None` if it has none.
+        mean: Mean of each channel, as the images were normalized, if known.
+        std: Deviation of each channel, likewise.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        architecture: Architecture,
+        arrays: dict[str, np.ndarray],
+        *,
+        states_settings: bool = False,
+        name_of=str,
+        row: Weights | None = None,
+        preprocessing: Mapping | None = None,
+    ):
+        self.name = name
+        self.architecture = architecture
+        self.arrays = arrays
+        self.states_settings = states_settings
+        self.row = row
+        self.num_classes = architecture.num_classes
+        self.positional_embedding = architecture.arguments["positional_embedding"]
+        self._name_of = name_of
+        self._preprocessing = dict(preprocessing or {})
+        if row is not None:
+            data = row.dataset
+            self._preprocessing = {"mean": data.mean, "std": data.std}
+            self._preprocessing["crop"] = data.crop
+        self.mean = _as_tuple(self._preprocessing.get("mean"))
+        self.std = _as_tuple(self._preprocessing.get("std"))
+
+    @property
+    def variant(self) -> str:
+        """The named variant that has its architecture."""
+        if self.row is not None:
+            return self.row.variant
+        variant = self.architecture.nearest_variant()
+        if variant is None:
+            raise ValueError(
+                f"{self.name} has the architecture of no named variant "
+                f"({self.architecture}): build it by its constructor with weights=..., "
+                "and train it with model.fit"
+            )
+        return variant
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """What the head tells apart, if known."""
+        if self.row is not None:
+            return tuple(class_names(self.row.tag))
+        return _as_tuple(self._preprocessing.get("class_names"))
+
+    def decided_arguments(self) -> dict:
+        """Constructor arguments that the weights decide where nobody else does."""
+        decided = {"positional_embedding": self.positional_embedding}
+        if self.num_classes:
+            decided["num_classes"] = self.num_classes
+        if "epsilon" in self.architecture.arguments:
+            decided["epsilon"] = self.architecture.arguments["epsilon"]
+        own = self.states_settings or (self.row is not None and self.row.is_shipped)
+        shape = self.architecture.arguments["input_shape"]
+        if own and None not in shape:
+            decided["input_shape"] = shape
+        return decided
+
+    def preprocessing(self, channels: int) -> dict:
+        """Arguments of a `Preprocessing` layer for images of these channels."""
+        if self.mean is None or len(self.mean) != channels:
+            return {}
+        names = ("crop", "interpolation", "trained_on")
+        settings = {
+            k: self._preprocessing[k] for k in names if k in self._preprocessing
+        }
+        settings |= {"mean": self.mean, "std": self.std}
+        if self.class_names is not None:
+            settings["class_names"] = self.class_names
+        if self.row is not None and self.row.is_shipped:
+            made = self.row.provenance
+            settings["trained_on"] = {
+                "name": made.data,
+                "fingerprint": made.fingerprint,
+                "cut": {"validation": 0.1, "test": 0.15, "seed": made.seed},
+            }
+        return settings
+
+    def load_into(self, model: keras.Model) -> None:
+        """Fills a model; see `models.transfer.fill`."""
+        fill(
+            model,
+            dict(self.arrays),
+            origin=self.name,
+            architecture=self.architecture,
+            exact=self.states_settings,
+            name_of=self._name_of,
+        )
+
+
+def open_weights(
+    weights,
+    *,
+    variant: str | None = None,
+    model: keras.Model | None = None,
+    body_only: bool = False,
+) -> WeightSource | None:
+    """Opens weights, whatever form they come in.
+
+    Args:
+        weights: A tag of known weights; a `.keras`, `.weights.h5` or foreign checkpoint
+            file; the folder of a run; a URL; a mapping of arrays; or a `WeightSource`,
+            which is returned as it is.
+        variant: The named variant they are for.
+        model: The model they are for. A tag needs this or a variant.
+        body_only: Whether the caller only wants what a file says of its body: for a
+            tag, whose row says nothing, `None` is returned.
+
+    Returns:
+        A `WeightSource`.
+    """
+    if isinstance(weights, WeightSource):
+        return weights
+    if not isinstance(weights, (str, os.PathLike, Mapping)):
+        raise ValueError(
+            "`weights` must be a tag, a file, the folder of a run or a mapping of "
+            f"arrays. Received: weights={weights!r}"
+        )
+    if isinstance(weights, Mapping):
+        return _open_checkpoint(weights, "the checkpoint")
+    path = find_run_model(weights)
+    if path is None and is_tag(weights):
+        if body_only:
+            return None
+        return _open_tag(weights, variant, model)
+    path = (
+        weights if path is None and is_url(weights) else pathlib.Path(path or weights)
+    )
+    if str(path).endswith(SUFFIXES):
+        return _open_keras_file(path)
+    return _open_checkpoint(path, str(path))
+
+
+def is_tag(weights) -> bool:
+    """Whether `weights` is meant as a tag and not as a file."""
+    return (
+        isinstance(weights, str)
+        and not is_url(weights)
+        and not pathlib.Path(weights).suffix
+        and os.sep not in weights
+    )
+
+
+def find_run_model(weights) -> pathlib.Path | None:
+    """The model in the folder of a run, if `weights` is such a folder."""
+    if is_url(weights) or not pathlib.Path(weights).is_dir():
+        return None
+    path = pathlib.Path(weights) / MODEL_FILE
+    if path.is_file():
+        return path
+    if is_tag(weights) and any(row.tag == weights for row in WEIGHTS):
+        return None
+    raise ValueError(f"{weights} holds no {MODEL_FILE}; is that run complete?")
+
+
+# === Forms ===
+
+
+def _open_keras_file(path, row=None):
+    if is_url(path):
+        raise ValueError(f"`weights`: download {path} first, and give the file")
+    if not path.is_file():
+        raise ValueError(
+            f"`weights` must be the path of an existing file. Received: {str(path)!r}"
+        )
+    found = read_keras_file(path)
+    return WeightSource(
+        str(path),
+        found.architecture,
+        found.arrays,
+        states_settings=found.states_settings,
+        row=row,
+        preprocessing=found.preprocessing,
+    )
+
+
+def _open_checkpoint(source, name, row=None):
+    checkpoint = open_checkpoint(source)
+    architecture = infer(checkpoint)
+    return WeightSource(
+        name,
+        architecture,
+        arrays_by_path(checkpoint, architecture),
+        states_settings=checkpoint.record is not None,
+        name_of=checkpoint.table.name_of,
+        row=row,
+    )
+
+
+def _open_tag(tag, variant, model):
+    if variant is not None:
+        row = find_weights(variant, tag)
+    elif model is not None:
+        row = matching_row(architecture_of(model), tag, model.name)
+    else:
+        raise ValueError(f"the tag {tag!r} needs a variant that it belongs to")
+    if row.is_shipped:
+        return _open_keras_file(_find_shipped(row), row)
+    path = _download(row)
+    with forget_on_error(path):
+        return _open_checkpoint(path, f"{row.variant}.{row.tag}", row)
+
+
+# === Known weights ===
+
+
+def matching_row(architecture: Architecture, tag: str, name: str) -> Weights:
+    """The row of a tag that fits an architecture, nearest in positions and size."""
+    kind = architecture.arguments["positional_embedding"]
+    shape = architecture.arguments["input_shape"]
+
+    def fits(row):
+        other = Architecture.from_variant(row.variant)
+        return architecture.same_body(other, ignore=("epsilon", "num_heads"))
+
+    def distance(row):
+        arguments = Architecture.from_variant(row.variant).arguments
+        other_kind = arguments["positional_embedding"] != kind
+        return other_kind, abs((shape[1] or 0) - arguments["input_shape"][1])
+
+    rows = [row for row in WEIGHTS if row.tag == tag and fits(row)]
+    if not rows:
+        known = "; ".join(f"{row.variant}: {row.tag}" for row in WEIGHTS)
+        raise ValueError(
+            f"no weights {tag!r} for the architecture of {name!r}. Known: {known}"
+        )
+    return min(rows, key=distance)
+
+
+def _download(row):
+    """The published file of a row.
+
+    `CCT_KERAS_WEIGHTS_URL` puts another address in the place of the official ones,
+    with the same paths below it.
+    """
+    mirror = os.environ.get("CCT_KERAS_WEIGHTS_URL")
+    urls = (row.url, *row.mirrors)
+    if mirror:
+        path = row.url.removeprefix(CURRENT).removeprefix(LEGACY).removeprefix(DEIT)
+        urls = (f"{mirror.rstrip('/')}/{path}",)
+    return download(*urls, sha256=row.sha256)
+
+
+def _find_shipped(row):
+    for folder in SHIPPED_FOLDERS:
+        path = folder / row.shipped_file
+        if path.is_file():
+            digest = file_hash(path)
+            if digest != row.sha256:
+                raise ValueError(
+                    f"{path} is not the file that was shipped (SHA-256 {digest}, "
+                    f"expected {row.sha256}): install the package again"
+                )
+            return path
+    raise ValueError(
+        f"{row.shipped_file} should have come with the package, but is not in "
+        f"{' or '.join(map(str, SHIPPED_FOLDERS))}: install the package again"
+    )
+
+
+def _as_tuple(values):
+    return None if values is None else tuple(values)

@@ -1,0 +1,53 @@
+"""What makes one training run different from another, as plain JSON values."""
+
+import dataclasses
+
+from cct_keras.recipes.recipe import Recipe
+
+# They change neither what is trained nor the result.
+NOT_COMPARED = ("about", "remat")
+
+
+def recipe_settings(recipe: Recipe) -> dict:
+    """The fields of a recipe that decide the result of a run.
+
+    Args:
+        recipe: The recipe.
+
+    Returns:
+        Values by the name of their field.
+
+    Example:
+
+    >>> recipe_settings(Recipe(lr=0.01))["lr"]
+    0.01
+    """
+    fields = dataclasses.asdict(recipe)
+    return {name: value for name, value in fields.items() if name not in NOT_COMPARED}
+
+
+def differing_settings(before: dict, after: dict, length: int = 300) -> str:
+    """Says in words what differs between the settings of two runs.
+
+    A setting that is missing counts as `None`, because a later version may have more
+    settings than the one that recorded the run.
+
+    Args:
+        before: Settings by name.
+        after: Other settings by name.
+        length: Longest text; a longer one is cut off.
+
+    Returns:
+        The differences, or an empty text if there are none.
+
+    Example:
+
+    >>> differing_settings({"lr": 0.1, "ema": 0.9}, {"lr": 0.2, "ema": 0.9})
+    'lr 0.1 -> 0.2'
+    """
+    text = "; ".join(
+        f"{name} {before.get(name)} -> {after.get(name)}"
+        for name in sorted({*before, *after})
+        if before.get(name) != after.get(name)
+    )
+    return text if len(text) <= length else text[: length - 3] + "..."

@@ -1,0 +1,1 @@
+"""What a training run looked like: figures, the HTML page, previews."""

@@ -1,0 +1,437 @@
+"""The first step of a run: its recipe, its weights, its data and its teacher."""
+
+import dataclasses
+import functools
+import os
+import pathlib
+from collections.abc import Callable
+from collections.abc import Iterable
+
+import keras
+
+from cct_keras.data.dataset import Dataset
+from cct_keras.data.dataset import as_size
+from cct_keras.data.dataset import load_data
+from cct_keras.distillation.teacher import Teacher
+from cct_keras.distillation.teacher import teacher_name
+from cct_keras.distributed.devices import Devices
+from cct_keras.download import is_url
+from cct_keras.errors import DataError
+from cct_keras.errors import RecipeError
+from cct_keras.inference.classifier import RUN_MODEL
+from cct_keras.inference.classifier import load_classifier
+from cct_keras.models.families import FAMILIES
+from cct_keras.models.variants import find_variant
+from cct_keras.pretrained.catalog import WEIGHTS
+from cct_keras.pretrained.source import WeightSource
+from cct_keras.pretrained.source import is_tag
+from cct_keras.pretrained.source import open_weights
+from cct_keras.recipes.recipe import Recipe
+from cct_keras.recipes.rows import find_recipe
+from cct_keras.recipes.run_settings import recipe_settings
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What is to be trained: everything that the steps of a run have to know.
+
+    Attributes:
+        data: The data.
+        recipe: The recipe.
+        source: Weights to start from; `None` if there are none, or if the run goes on
+            from a snapshot and does not need them any more.
+        teacher: The teacher, if there is one.
+        seed: Seed of the weights, the order and the augmentation.
+        devices: The devices that compute.
+        verbose: Whether to show the progress.
+        log: Called with each line that is shown.
+    """
+
+    data: Dataset
+    recipe: Recipe
+    source: WeightSource | None
+    teacher: Teacher | None
+    seed: int
+    devices: Devices
+    verbose: bool
+    log: Callable[[str], None]
+
+    @property
+    def settings(self) -> dict:
+        """What makes this run different from others, as plain JSON values."""
+        return {
+            **recipe_settings(self.recipe),
+            "data": self.data.name,
+            "fingerprint": self.data.fingerprint,
+            "image_size": self.data.image_size,
+            "mean": self.data.mean,
+            "std": self.data.std,
+            "seed": self.seed,
+            "backend": keras.config.backend(),
+            # The recipe has the path of a teacher, where another model may be by now.
+            "teacher_name": self.teacher and self.teacher.name,
+        }
+
+    def say(self, *lines: str) -> None:
+        """Logs lines, if the progress is to be shown."""
+        if self.verbose:
+            for line in lines:
+                self.log(line)
+
+    def say_notes(self, notes: Iterable[str]) -> None:
+        """Logs what a user should know."""
+        self.say(*(f"note: {note}" for note in notes))
+
+
+def load_job(
+    data,
+    recipe: Recipe,
+    *,
+    source: WeightSource | None = None,
+    teacher=None,
+    recorded: dict | None = None,
+    image_size: int | tuple[int, int] | None = None,
+    data_dir=None,
+    seed: int = 0,
+    devices: Devices | None = None,
+    verbose: bool = False,
+    log: Callable[[str], None] | None = None,
+) -> Job:
+    """Loads everything that a run needs, and checks that it fits together.
+
+    Args:
+        data: What `load_data` takes, or what it returned.
+        recipe: The recipe, as `resolve_recipe` returns it.
+        source: The weights to start from, if they are open.
+        teacher: A model, a function, or what `load_classifier` takes. By default the
+            teacher of the recipe.
+        recorded: Settings of a run that goes on from a snapshot.
+        image_size: Side, or height and width, of the model's images.
+        data_dir: Where tensorflow-datasets keeps prepared data.
+        seed: Seed of the run.
+        devices: The devices that compute. If something is wrong, the other machines
+            are told.
+        verbose: Whether to show the progress.
+        log: Called with each line that is shown; by default they are printed.
+
+    Returns:
+        A `Job`.
+
+    Example:
+
+    >>> load_job("digits", Recipe()).data.num_classes
+    10
+    """
+    devices = devices or Devices()
+    try:
+        source = open_start(recipe, source, recorded)
+        teacher = load_teacher(teacher, recipe)
+        data = load_training_data(
+            data, recipe, image_size=image_size, data_dir=data_dir, seed=seed
+        )
+        data, recipe = match_weights(data, recipe, source, recorded)
+        devices.check(recipe, len(data.train))
+        teacher = try_teacher(teacher, data, recipe, seed=seed, shard=devices.shard)
+    except Exception as error:
+        devices.fail(error)
+        raise
+    verbose = verbose and devices.is_first
+    log = log or functools.partial(print, flush=True)
+    return Job(data, recipe, source, teacher, seed, devices, verbose, log)
+
+
+# === Recipe and weights ===
+
+
+def resolve_recipe(
+    recipe,
+    *,
+    epochs: int | None = None,
+    recorded: dict | None = None,
+    **fields,
+) -> tuple[Recipe, WeightSource | None]:
+    """Finds the recipe of a run, with the variant that its weights have.
+
+    A file of weights decides the variant unless one is named. Weights are opened here
+    only if they have to tell the variant; otherwise `open_start` opens them later.
+
+    Args:
+        recipe: What `find_recipe` takes. The variant of a `Recipe` counts as named.
+        epochs: Epochs instead of the recipe's own.
+        recorded: Settings of a run that goes on from a snapshot. It has its variant
+            on record and does not need its weights any more.
+        **fields: Fields of the recipe to replace. `weights` may also be a
+            `WeightSource`, and `teacher` a model or a function. The recipe's own
+            `variant`, `weights` and `teacher` stay if these are `None`.
+
+    Returns:
+        The recipe, and the weights if they had to be opened.
+
+    Example:
+
+    >>> recipe, source = resolve_recipe("small", epochs=3)
+    >>> recipe.epochs, source
+    (3, None)
+    """
+    for name in ("variant", "weights", "teacher"):
+        if name in fields and fields[name] is None:
+            del fields[name]
+    if "teacher" in fields and not _is_path(fields["teacher"]):
+        fields["teacher"] = teacher_name(fields["teacher"])
+    weights = fields.pop("weights", None)
+    source = weights if isinstance(weights, WeightSource) else None
+    given = {} if weights is None else {"weights": source.name if source else weights}
+    row = find_recipe(recipe, **given)
+    if row.weights is None:
+        return find_recipe(recipe, epochs=epochs, **fields), None
+    variant_is_named = (
+        "variant" in fields
+        or isinstance(recipe, Recipe)
+        # A recipe with weights of its own names their variant, too.
+        or (not given and row.variant != Recipe().variant)
+    )
+    weights = _without_detours(row.weights)
+    variant = None
+    if source is not None:
+        weights, variant = source.name, source.variant
+    elif recorded and recorded.get("weights") in (weights, _model_in(weights)):
+        weights, variant = recorded["weights"], recorded["variant"]
+    elif not variant_is_named and not _is_tag(weights):
+        source = _open(weights)
+        weights, variant = source.name, source.variant
+    if variant is not None and not variant_is_named:
+        fields["variant"] = variant
+    return find_recipe(recipe, epochs=epochs, **fields, weights=weights), source
+
+
+def open_start(
+    recipe: Recipe, source: WeightSource | None = None, recorded: dict | None = None
+) -> WeightSource | None:
+    """Opens the weights that a run starts from, unless they are open already.
+
+    Args:
+        recipe: The recipe.
+        source: The weights, if they are open.
+        recorded: Settings of a run that goes on from a snapshot, which does not need
+            its weights any more.
+
+    Returns:
+        The weights; `None` if the recipe has none, or the run does not need them.
+
+    Example:
+
+    >>> open_start(Recipe(weights="digits")).num_classes
+    10
+    """
+    if source is not None or recipe.weights is None:
+        return source
+    if recorded and recorded.get("weights") == recipe.weights:
+        return None
+    return _open(recipe.weights, recipe.variant)
+
+
+def _open(weights, variant=None):
+    path = pathlib.Path(weights)
+    if is_url(weights):
+        if weights.endswith((".keras", ".weights.h5")):
+            raise RecipeError(f"`weights`: download {weights} first, and give the file")
+    elif not _is_tag(weights):
+        if path.is_dir() and not (path / RUN_MODEL).is_file():
+            raise RecipeError(f"{weights} holds no {RUN_MODEL}; is that run complete?")
+        if not path.exists():
+            raise RecipeError(f"`weights`: no such file or tag: {weights}")
+    return open_weights(weights, variant=variant)
+
+
+def _is_tag(weights):
+    """Whether it is a tag of known weights; a run folder of that name comes first."""
+    path = pathlib.Path(weights)
+    if (path / RUN_MODEL).is_file() or not is_tag(weights):
+        return False
+    return not path.is_dir() or any(row.tag == weights for row in WEIGHTS)
+
+
+def _without_detours(weights):
+    """The same text for `runs/x` and `./runs/x`, so that a run knows its weights."""
+    return weights if is_url(weights) else str(pathlib.Path(weights))
+
+
+def _model_in(weights):
+    return str(pathlib.Path(weights) / RUN_MODEL)
+
+
+# === Data ===
+
+
+def load_training_data(
+    data,
+    recipe: Recipe,
+    *,
+    image_size: int | tuple[int, int] | None = None,
+    data_dir=None,
+    seed: int = 0,
+) -> Dataset:
+    """Loads data in the image size that suits the variant of a recipe.
+
+    Args:
+        data: What `load_data` takes, or what it returned.
+        recipe: The recipe.
+        image_size: Side, or height and width, of the model's images.
+        data_dir: Where tensorflow-datasets keeps prepared data.
+        seed: Seed of the splits that are cut off.
+
+    Returns:
+        A `Dataset`.
+
+    Example:
+
+    >>> load_training_data("digits", Recipe()).input_shape
+    (16, 16, 1)
+    """
+    image_size = image_size or recipe.image_size
+    row = find_variant(recipe.variant)
+    patches = FAMILIES[row.family].tokenizer == "patches"
+    multiple = row.kernel if patches else 1
+    if isinstance(data, Dataset):
+        _check_loaded_size(data, image_size, multiple, recipe.variant)
+        return data
+    default_size = row.image_size
+    if default_size <= 64:
+        # The models for 32 pixels take larger images in a size of 16 x 16 tokens.
+        default_size = 16 * (multiple if multiple > 1 else 2**row.stages)
+    return load_data(
+        data,
+        image_size=image_size,
+        default_size=default_size,
+        multiple=multiple,
+        crop=recipe.eval_crop,
+        seed=seed,
+        data_dir=data_dir,
+    )
+
+
+def _check_loaded_size(data, image_size, multiple, variant):
+    if image_size is not None and as_size(image_size) != data.image_size:
+        raise DataError(
+            f"the data are loaded at {data.image_size}; give `image_size` to "
+            f"`load_data` instead. Received: image_size={image_size!r}"
+        )
+    if any(side % multiple for side in data.image_size):
+        raise DataError(
+            f"{variant} takes images in multiples of {multiple}; load them with "
+            f"load_data(..., multiple={multiple})"
+        )
+
+
+def match_weights(
+    data: Dataset,
+    recipe: Recipe,
+    source: WeightSource | None,
+    recorded: dict | None = None,
+) -> tuple[Dataset, Recipe]:
+    """Normalizes the data, and chooses the positions, as the weights need them.
+
+    Args:
+        data: The data. Their own normalization stays if that of the weights is not
+            known, or is for another number of channels.
+        recipe: The recipe.
+        source: The weights; `None` if there are none, or if the run goes on and has
+            everything on record.
+        recorded: Settings of a run that goes on.
+
+    Returns:
+        The data, with a note if their normalization has changed, and the recipe.
+
+    Example:
+
+    >>> data = cct_keras.load_data("digits")
+    >>> data, recipe = match_weights(data, Recipe(), None)
+    >>> recipe.positional_embedding
+    'auto'
+    """
+    recipe = dataclasses.replace(recipe, eval_crop=data.crop)
+    if recipe.weights is None:
+        return data, recipe
+    if source is None:
+        mean, std = recorded["mean"], recorded["std"]
+        kind = recorded["positional_embedding"]
+    else:
+        mean, std = source.mean, source.std
+        kind = source.positional_embedding or "none"
+        recipe = dataclasses.replace(recipe, weights=source.name)
+    if recipe.positional_embedding == "auto":
+        recipe = dataclasses.replace(recipe, positional_embedding=kind)
+    if mean is None or tuple(mean) == data.mean:
+        return data, recipe
+    if len(mean) != data.channels:
+        note = "images keep their own normalization: the weights are for other channels"
+        return dataclasses.replace(data, notes=(*data.notes, note)), recipe
+    values = " and ".join(", ".join(map(str, numbers)) for numbers in (mean, std))
+    data = dataclasses.replace(
+        data,
+        mean=tuple(mean),
+        std=tuple(std),
+        notes=(*data.notes, f"images are normalized as for the weights: {values}"),
+    )
+    return data, recipe
+
+
+# === Teacher ===
+
+
+def load_teacher(teacher, recipe: Recipe):
+    """Loads the teacher of a run, unless it is loaded already.
+
+    Args:
+        teacher: A model, a function, or what `load_classifier` takes. `None` for the
+            teacher of the recipe.
+        recipe: The recipe.
+
+    Returns:
+        A model or a function; `None` if there is no teacher.
+
+    Example:
+
+    >>> load_teacher(None, Recipe(teacher="cct_2_3x2_32.digits")).output_shape
+    (None, 10)
+    """
+    teacher = recipe.teacher if teacher is None else teacher
+    if not _is_path(teacher):
+        return teacher
+    try:
+        return load_classifier(teacher)
+    except DataError as error:
+        raise RecipeError(f"`teacher`: {error}") from error
+
+
+def try_teacher(
+    teacher, data: Dataset, recipe: Recipe, *, seed: int, shard: tuple[int, int]
+) -> Teacher | None:
+    """Makes sure that a teacher understands the images and classes of the data.
+
+    Args:
+        teacher: A model or a function, or `None`.
+        data: The data.
+        recipe: The recipe.
+        seed: Seed of the run.
+        shard: Number of this machine, and how many machines share a batch.
+
+    Returns:
+        A `Teacher`, or `None`.
+
+    Example:
+
+    >>> data = cct_keras.load_data("digits")
+    >>> model = cct_keras.load_classifier("cct_2_3x2_32.digits")
+    >>> try_teacher(model, data, Recipe(), seed=0, shard=(0, 1)).num_classes
+    10
+    """
+    if teacher is None:
+        return None
+    batches = data.training_pipeline(recipe, seed=seed, shard=shard).take(1)
+    images, _ = next(batches.as_numpy_iterator())
+    return Teacher(teacher, images, data.class_names)
+
+
+def _is_path(teacher):
+    return isinstance(teacher, (str, os.PathLike))

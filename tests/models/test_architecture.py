@@ -1,0 +1,163 @@
+"""One record of the architecture, wherever it is made from."""
+
+import importlib.util
+
+import keras
+import numpy as np
+import pytest
+import reference
+from small import FAMILIES
+from small import images
+from small import predict
+from small import small_model
+
+import cct_keras
+from cct_keras.models.architecture import Architecture
+from cct_keras.models.cost import architecture_cost
+from cct_keras.models.inspection import architecture_of
+from cct_keras.models.inspection import layer_depths
+from cct_keras.models.inspection import undecayed_weights
+from cct_keras.pretrained.source import open_weights
+
+CASES = {
+    "CCT": ("CCT", {}),
+    "CCT of other strides": (
+        "CCT",
+        {"stride": 2, "padding": 2, "pooling_kernel_size": 2, "pooling_padding": 0},
+    ),
+    "CVT of four heads": ("CVT", {"num_heads": 4, "positional_embedding": "sine"}),
+    "CVT without positions": ("CVT", {"patch_size": 8, "positional_embedding": None}),
+    "ViTLite": ("ViTLite", {"mlp_ratio": 1.7}),
+    "ViT": ("ViT", {"epsilon": 1e-12}),
+    "ViT without class token": ("ViT", {"top_pooling": "avg"}),
+    "plain DeiT": ("DeiT", {"distilled": False}),
+    "DeiT": ("DeiT", {}),
+    "DeiT of one head": ("DeiT", {"distillation_head": False}),
+}
+cases = pytest.mark.parametrize("case", CASES)
+
+
+def build(case, **changes):
+    family, arguments = CASES[case]
+    shape = {"input_shape": (16, 24, 3)}
+    return small_model(family, **{**shape, **arguments, **changes})
+
+
+@cases
+def test_every_weight_is_known_before_a_model_is_built(case):
+    model = build(case)
+    shapes = architecture_of(model).weight_shapes()
+    assert shapes == {w.path: tuple(w.shape) for w in model.weights}
+    cost = architecture_cost(architecture_of(model))
+    assert cost.parameters == model.count_params()
+
+
+def write(model, path):
+    if path.suffix == ".keras":
+        model.save(path)
+    elif path.suffix == ".h5":
+        model.save_weights(path)
+    else:
+        cct_keras.to_torch(model, path)
+    return path
+
+
+@cases
+@pytest.mark.parametrize("suffix", [".keras", ".weights.h5", ".safetensors"])
+def test_the_record_comes_back_from_every_file(case, suffix, tmp_path):
+    """Heads, strides, epsilon and a grid that is no square included."""
+    model = build(case)
+    found = open_weights(write(model, tmp_path / f"a{suffix}"))
+    expected = architecture_of(model)
+    assert found.states_settings
+    assert found.architecture.body == expected.body
+    assert found.architecture.heads == expected.heads
+    for name in ("num_classes", "positional_embedding"):
+        assert found.architecture.get(name) == expected.get(name)
+    if suffix != ".weights.h5":
+        assert found.architecture.get("input_shape") == (16, 24, 3)
+    if expected.get("positional_embedding"):
+        assert found.architecture.grid == expected.token_grid
+
+
+@cases
+def test_json(case):
+    record = architecture_of(build(case))
+    assert Architecture.from_json(record.to_json()) == record
+    assert Architecture.from_json(record.to_json()).body == record.body
+    for text in ("", "{}", "[]", '{"family": "X", "arguments": {}, "grid": null}'):
+        with pytest.raises(ValueError, match="record"):
+            Architecture.from_json(text)
+
+
+@pytest.mark.parametrize("name", ["cct_2_3x2_32", "vit_2_4_32_sine", "cvt_7_8_32"])
+def test_a_variant_is_found_by_its_model(name):
+    model = cct_keras.create_model(name)
+    assert architecture_of(model).variant == name
+    other = cct_keras.create_model(name, num_classes=3, input_shape=(48, 48, 1))
+    assert architecture_of(other).variant is None
+    assert architecture_of(other).nearest_variant() == name
+
+
+def test_depths_and_weight_decay_are_asked_of_the_family():
+    model = small_model("DeiT")
+    depths = layer_depths(model)
+    stem = ("tokenizer", "class_token", "distillation_token", "position_embedding")
+    assert all(depths[name] == 0 for name in stem)
+    assert (depths["block_0"], depths["block_1"]) == (1, 2)
+    assert depths["norm"] == depths["head"] == depths["head_dist"] == 3
+    assert {weight.path for weight in undecayed_weights(model)} == {
+        "class_token/token",
+        "distillation_token/token",
+        "position_embedding/embeddings",
+    }
+
+
+def test_other_models_are_refused():
+    other = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    with pytest.raises(ValueError, match="no ConvTokenizer"):
+        architecture_of(other)
+
+
+# === Files that leave something open ===
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
+def test_the_model_tells_what_a_pickle_does_not(tmp_path):
+    shape = {"patch_size": 8, "positional_embedding": None}
+    model = cct_keras.CVT(10, (32, 32, 3), **shape)
+    for suffix in (".pth", ".safetensors"):
+        path = tmp_path / f"a{suffix}"
+        cct_keras.to_torch(model, path)
+        again = cct_keras.CVT(10, (32, 32, 3), **shape, weights=path)
+        x = images(2, 32, 32, 3)
+        np.testing.assert_array_equal(predict(again, x), predict(model, x))
+
+
+def test_the_epsilon_of_hugging_face_reaches_every_constructor():
+    tiny = {"num_layers": 2, "embedding_dim": 192, "mlp_ratio": 4, "patch_size": 16}
+    state = reference.random_vit_state(tokens=16, num_classes=5, **tiny)
+    state = reference.hugging_face_names(state)
+    converted = cct_keras.convert(state)
+    shape = {"num_classes": 5, "input_shape": (64, 64, 3)}
+    built = cct_keras.ViT(**shape, num_heads=3, **tiny, weights=state)
+    named = cct_keras.create_model(
+        "vit_tiny_patch16_224", **shape, num_layers=2, weights=state
+    )
+    x = images(2, 64, 64, 3)
+    for model in (built, named):
+        assert model.get_layer("block_1").epsilon == 1e-12
+        np.testing.assert_array_equal(predict(model, x), predict(converted, x))
+    own = cct_keras.ViT(**shape, num_heads=3, **tiny, weights=state, epsilon=1e-6)
+    assert own.get_layer("block_1").epsilon == 1e-6
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_weights_of_other_settings_are_refused(family, tmp_path):
+    """Also where all shapes agree, and in files of weights."""
+    path = tmp_path / "a.weights.h5"
+    small_model(family, num_heads=4).save_weights(path)
+    with pytest.raises(ValueError, match="num_heads"):
+        small_model(family, weights=path)
+    with pytest.raises(ValueError, match="num_heads"):
+        small_model(family).load_weights(path)
