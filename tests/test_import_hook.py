@@ -270,7 +270,7 @@ ORDERS = {
     "ours first": "import cct_keras, keras",
     "Keras first": "import keras, cct_keras",
     "a submodule without Keras first": "import cct_keras.models.variants, keras",
-    "a submodule with Keras first": "import cct_keras.models.transformer",
+    "a submodule with Keras first": "import cct_keras.models.parts",
     "only a layer": "from cct_keras.layers.seq_pool import SeqPool",
 }
 

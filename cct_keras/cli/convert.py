@@ -156,6 +156,7 @@ def _read_keras(arguments):
 
     from cct_keras.converter.conversion import to_checkpoint
     from cct_keras.converter.conversion import warn_of_lost_layers
+    from cct_keras.converter.infer import check_complete
 
     if arguments.out.suffix == ".keras":
         raise CheckpointError(
@@ -167,9 +168,15 @@ def _read_keras(arguments):
     except Exception as error:
         message = f"{arguments.source} cannot be loaded: {error}"
         raise CheckpointError(message) from error
+    checkpoint, architecture = to_checkpoint(model)
+    if not architecture.num_classes:
+        raise CheckpointError(
+            f"{arguments.source} has no top; the original classes need one"
+        )
+    check_complete(architecture)
     with _printed_notes(arguments.speak):
         warn_of_lost_layers(model)
-    return to_checkpoint(model)
+    return checkpoint, architecture
 
 
 def _build(checkpoint, architecture, overrides, speak):

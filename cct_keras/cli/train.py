@@ -243,8 +243,13 @@ def run(arguments) -> None:
         find_recipe(arguments.recipe, **fields)
     import_keras_quietly(with_tensorflow=True)
     from cct_keras.training.load import resolve_recipe
+    from cct_keras.training.run_folder import RunFolder
 
-    recipe, weights = resolve_recipe(arguments.recipe, **fields)
+    recorded = {}
+    if arguments.out is not None and not arguments.restart:
+        # A run that goes on does not need its weights any more.
+        recorded = RunFolder(arguments.out).resumable_settings()
+    recipe, weights = resolve_recipe(arguments.recipe, recorded=recorded, **fields)
     out = arguments.out or _default_folder(arguments, recipe)
     common = {
         "image_size": arguments.image_size,

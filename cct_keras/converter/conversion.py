@@ -18,6 +18,7 @@ from cct_keras.converter.infer import weight_shapes
 from cct_keras.converter.reference import forward
 from cct_keras.converter.safetensors_file import write_safetensors
 from cct_keras.errors import CheckpointError
+from cct_keras.models.architecture import HIDDEN_FILTERS
 from cct_keras.models.architecture import Architecture
 from cct_keras.models.factory import build_architecture
 from cct_keras.models.inspection import architecture_of
@@ -87,11 +88,9 @@ def build_model(
 ) -> keras.Model:
     """A model of an inferred architecture, filled with the checkpoint's tensors."""
     model = build_architecture(architecture, **overrides)
-    grid = architecture.grid
+    grid, own_grid = architecture.grid, architecture_of(model).grid
     sized = {"input_shape", "input_tensor"} & set(overrides)
-    if None not in (grid, architecture_of(model).grid) and not (
-        sized or architecture_of(model).grid == grid
-    ):
+    if not sized and None not in (grid, own_grid) and grid != own_grid:
         raise CheckpointError(
             f"the image size for a grid of {grid} is not known with this "
             "tokenizer: pass input_shape=(height, width, channels)"
@@ -176,6 +175,12 @@ def to_checkpoint(model: keras.Model) -> tuple[Checkpoint, Architecture]:
         raise CheckpointError(
             f"{model.name!r} has no counterpart among checkpoints: {error}"
         ) from error
+    tokenizer = find_tokenizer(model)
+    if tokenizer.num_conv_layers > 1 and tokenizer.hidden_dim != HIDDEN_FILTERS:
+        raise CheckpointError(
+            f"the tokenizer of {model.name!r} has no counterpart in the original "
+            f"architecture: hidden_dim={tokenizer.hidden_dim} for {HIDDEN_FILTERS}"
+        )
     table = NAME_TABLES[architecture.row.name_table]
     tensors = {}
     for path, array in arrays.items():

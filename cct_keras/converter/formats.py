@@ -1,5 +1,6 @@
 """The kinds of checkpoints there are; a new one is a row of `FORMATS`."""
 
+import contextlib
 from collections.abc import Callable
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -84,5 +85,7 @@ def open_checkpoint(source, entry: str | None = None) -> Checkpoint:
     kind = next(row for row in FORMATS if row.recognizes(state))
     record = None
     if "cct_keras" in metadata:
-        record = Architecture.from_json(metadata["cct_keras"])
+        # Of an unknown family, or broken: then the tensors alone decide.
+        with contextlib.suppress(ValueError):
+            record = Architecture.from_json(metadata["cct_keras"])
     return Checkpoint(kind.rename(state), kind.table, kind.arguments, record)

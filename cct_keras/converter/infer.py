@@ -12,6 +12,8 @@ from cct_keras.layers.position_embedding import kind_of_table
 from cct_keras.layers.position_embedding import square_grid
 from cct_keras.models.architecture import Architecture
 from cct_keras.models.architecture import recognize_family
+from cct_keras.models.families import known_prefix_tokens
+from cct_keras.models.families import order_prefix_tokens
 from cct_keras.models.inspection import find_mlp_ratio
 from cct_keras.models.transfer import POSITIONS
 from cct_keras.models.transfer import list_problems
@@ -61,10 +63,8 @@ def infer(
             f"these are not the weights of {table.description}; the first names are: "
             + ", ".join(sorted(tensors)[:4])
         )
-    prefix = tuple(
-        path.partition("/")[0]
-        for path in ("class_token/token", "distillation_token/token")
-        if has(path)
+    prefix = order_prefix_tokens(
+        {name for name in known_prefix_tokens() if has(f"{name}/token")}
     )
     try:
         family, arguments = recognize_family(

@@ -86,7 +86,8 @@ def _read_safetensors(file, size, inside_zip):
 
 def _refuse_hdf5(file, size, inside_zip):
     raise CheckpointError(
-        "a Keras weights file needs no conversion: give it as `weights` to create_model"
+        "a Keras weights file needs no conversion, but its name has to end in "
+        ".weights.h5 or .keras"
     )
 
 

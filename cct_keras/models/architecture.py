@@ -16,7 +16,7 @@ from cct_keras.models.variants import constructor_arguments
 from cct_keras.models.variants import find_variant
 
 # What can be adapted when weights are loaded, and so is no part of the body.
-ADAPTABLE = ("num_classes", "input_shape", "positional_embedding", "include_top")
+ADAPTABLE = ("num_classes", "input_shape", "positional_embedding")
 # Width of the tokenizer's stages before the last.
 HIDDEN_FILTERS = 64
 
@@ -52,7 +52,10 @@ class Architecture:
             **changes: Constructor arguments in place of the variant's own.
         """
         row = find_variant(variant)
-        return cls(row.family, {**constructor_arguments(row), **changes})
+        arguments = {**constructor_arguments(row), **changes}
+        if arguments["positional_embedding"] == "none":
+            arguments["positional_embedding"] = None
+        return cls(row.family, arguments)
 
     @classmethod
     def from_json(cls, text: str) -> "Architecture":
@@ -60,8 +63,8 @@ class Architecture:
         try:
             content = json.loads(text)
             family, arguments = content["family"], dict(content["arguments"])
-            if "input_shape" in arguments:
-                arguments["input_shape"] = tuple(arguments["input_shape"])
+            height, width, channels = arguments["input_shape"]
+            arguments["input_shape"] = (height, width, channels)
             grid = content["grid"] and tuple(content["grid"])
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"not a record of an architecture: {error}") from error
@@ -308,7 +311,7 @@ def recognize_family(
 ) -> tuple[str, dict]:
     """The family with these parts, and the arguments that give it these tokens.
 
-    A plain DeiT has the parts of a ViT, which comes first and is the answer.
+    The first family that fits is returned: a plain DeiT has the parts of a ViT.
     """
     for name, family in FAMILIES.items():
         if (family.tokenizer, family.block_order) == (

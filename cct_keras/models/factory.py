@@ -28,8 +28,8 @@ def create_model(
             expect it; without weights that know, by a mean and a deviation of 0.5.
         **overrides: Arguments of the family's constructor that replace the variant's
             own, such as `num_classes`, `input_shape` or `weights`. Weights decide the
-            classes and the kind of positions where these are not given; weights that
-            come with the package also decide the size of the images.
+            classes and the kind of positions where these are not given; files that
+            this package wrote also decide the shape of the images.
 
     Returns:
         A functional `keras.Model`, named after the variant.
@@ -46,10 +46,14 @@ def create_model(
     """
     row = find_variant(variant)
     arguments = {"name": variant, **constructor_arguments(row)}
+    if overrides.get("num_classes", ...) is None:
+        del overrides["num_classes"]
     source = None
     if overrides.get("weights") is not None:
         source = open_weights(overrides["weights"], variant=variant)
-        arguments |= source.decided_arguments()
+        known = {*arguments, *FAMILIES[row.family].defaults}
+        decided = source.decided_arguments()
+        arguments |= {name: decided[name] for name in decided if name in known}
         overrides = {**overrides, "weights": source}
     if include_preprocessing:
         _put_preprocessing_first(variant, arguments, overrides, source)
@@ -69,11 +73,20 @@ def _put_preprocessing_first(variant, arguments, overrides, source):
             "create_model: with include_preprocessing=True images are "
             f"'channels_last'. Received: data_format={data_format!r}"
         )
+    if len(shape) != 3 or None in shape:
+        raise ValueError(
+            "create_model: with include_preprocessing=True `input_shape` must be the "
+            "(height, width, channels) that images are resized to. "
+            f"Received: input_shape={shape}"
+        )
     channels = shape[2]
     settings = {} if source is None else source.preprocessing(channels)
     settings.setdefault("mean", (CENTER,) * channels)
     settings.setdefault("std", (CENTER,) * channels)
-    num_classes = overrides.get("num_classes", arguments["num_classes"])
+    asked = overrides.get("num_classes") or overrides.get("classes")
+    num_classes = asked or arguments["num_classes"]
+    if not overrides.get("include_top", True):
+        num_classes = 0
     if len(settings.get("class_names") or ()) != num_classes:
         settings.pop("class_names", None)
     images = keras.Input((None, None, channels), name="images")

@@ -52,6 +52,14 @@ class Family:
     name_table: str = "shi_labs"
     defaults: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
+    def __post_init__(self):
+        if self.tokenizer not in TOKENIZERS or self.block_order not in BLOCK_ORDERS:
+            raise ValueError(
+                f"Family: `tokenizer` must be one of {TOKENIZERS}, and `block_order` "
+                f"one of {BLOCK_ORDERS}. Received: tokenizer={self.tokenizer!r}, "
+                f"block_order={self.block_order!r}"
+            )
+
     def find_constructor(self) -> Callable:
         """The constructor, imported if it has not been yet."""
         if callable(self.constructor):
@@ -77,9 +85,10 @@ class Family:
 
     @property
     def undecayed_layers(self) -> frozenset[str]:
-        """Layers whose tables are no linear maps: decaying them is a choice.
+        """Layers that hold tables of tokens, which recipes may exempt from decay.
 
-        Beside them biases and normalizations, all vectors, are commonly exempt.
+        Biases and normalizations are commonly exempt, too; these are known by their
+        shape.
         """
         tokens = (token for tokens in self.prefix_tokens for token in tokens)
         return frozenset({"position_embedding", *tokens})
@@ -163,3 +172,24 @@ FAMILIES = {
         ),
     )
 }
+
+
+def known_prefix_tokens() -> list[str]:
+    """Names of the token layers of all families."""
+    combinations = (x for family in FAMILIES.values() for x in family.prefix_tokens)
+    return list(dict.fromkeys(token for tokens in combinations for token in tokens))
+
+
+def order_prefix_tokens(present: set[str]) -> tuple[str, ...]:
+    """Prefix tokens in the order of the sequence, as some family has them."""
+    for family in FAMILIES.values():
+        for tokens in family.prefix_tokens:
+            if set(tokens) == present:
+                return tokens
+    return tuple(sorted(present))
+
+
+def known_heads() -> tuple[str, ...]:
+    """Names of the head layers of all families, the first one `head`."""
+    further = (x for family in FAMILIES.values() for x in family.token_heads.values())
+    return ("head", *dict.fromkeys(further))

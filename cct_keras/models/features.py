@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import keras
 
 from cct_keras.layers.position_embedding import PositionEmbedding
+from cct_keras.layers.preprocessing import Preprocessing
 from cct_keras.models.inspection import encoder_blocks
 from cct_keras.models.inspection import find_tokenizer
 from cct_keras.models.parts import check_divisible_by_patch
@@ -15,9 +16,9 @@ def feature_extractor(
 ) -> keras.Model:
     """A model that returns intermediate outputs by layer name.
 
-    The names are stable: `tokenizer`, `class_token` (ViT-Lite),
-    `position_embedding`, `block_0`, `block_1`, ..., `norm`, `pool`, `head`,
-    `predictions`. The weights are shared with `model`.
+    The names are stable: `tokenizer`, `class_token` and `distillation_token` in
+    families that have them, `position_embedding`, `block_0`, `block_1`, ..., `norm`,
+    `pool`, `head`, `predictions`. The weights are shared with `model`.
 
     Args:
         model: A model of this package.
@@ -55,7 +56,8 @@ def with_input_shape(model: keras.Model, input_shape: tuple) -> keras.Model:
 
     Args:
         model: A model of this package, or one built on it.
-        input_shape: The new image shape, without the batch.
+        input_shape: The new image shape, without the batch. A model for raw pixels
+            still takes images of any size, and resizes them to this one.
 
     Returns:
         A new model, not compiled.
@@ -81,22 +83,28 @@ def with_input_shape(model: keras.Model, input_shape: tuple) -> keras.Model:
             "with_input_shape: `input_shape` must have the rank and the channels of "
             f"the model's {old_shape[1:]}. Received: input_shape={input_shape!r}"
         )
+    resizes = any(isinstance(layer, Preprocessing) for layer in model.layers)
     images = keras.Input(
-        input_shape, dtype=model.input.dtype, name=model.input.name or "images"
+        # A model that resizes by itself goes on to take images of any size.
+        model.input_shape[1:] if resizes else input_shape,
+        dtype=model.input.dtype,
+        name=model.input.name or "images",
     )
-    before_tokens = images
-    if tokenizer.input is not model.input:
-        preprocessing = keras.Model(model.input, tokenizer.input)
-        before_tokens = keras.models.clone_model(preprocessing, images).output
-    check_divisible_by_patch("with_input_shape", before_tokens.shape, tokenizer)
-    grid = tokenizer.compute_grid(before_tokens.shape)
 
     def resized(layer):
         config = layer.get_config()
         if isinstance(layer, PositionEmbedding):
             config["grid"] = grid
+        if isinstance(layer, Preprocessing):
+            config["image_size"] = tuple(input_shape[:2])
         return type(layer).from_config(config)
 
+    before_tokens = images
+    if tokenizer.input is not model.input:
+        before = keras.Model(model.input, tokenizer.input)
+        before_tokens = keras.models.clone_model(before, images, resized).output
+    check_divisible_by_patch("with_input_shape", before_tokens.shape, tokenizer)
+    grid = tokenizer.compute_grid(before_tokens.shape)
     clone = keras.models.clone_model(
         model, input_tensors=images, clone_function=resized
     )

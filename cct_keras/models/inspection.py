@@ -5,9 +5,6 @@ from collections.abc import Mapping
 from cct_keras.models.architecture import Architecture
 from cct_keras.models.architecture import recognize_family
 
-# Layers from the tokenizer on that the package names itself.
-HEADS = ("head", "head_dist")
-
 
 def architecture_of(model) -> Architecture:
     """The architecture of a model of this package, or of one built on it.
@@ -55,7 +52,12 @@ def architecture_from_layers(
             if kind.endswith(class_name)
         }
 
-    (tokenizer,) = settings("ConvTokenizer").values()
+    tokenizers = list(settings("ConvTokenizer").values())
+    if len(tokenizers) != 1:
+        raise ValueError(
+            f"one ConvTokenizer is expected among the layers, found {len(tokenizers)}"
+        )
+    tokenizer = tokenizers[0]
     blocks = list(settings("EncoderBlock").values())
     if not blocks:
         raise ValueError("there are no encoder blocks")
@@ -129,15 +131,20 @@ def layer_depths(model) -> dict[str, int]:
     """`{name: depth}` of the layers with weights; see `Family.layer_depth`."""
     architecture = architecture_of(model)
     count = architecture.arguments["num_layers"]
+    names = [layer.name for layer in model.layers]
+    # What somebody has put before the tokenizer is as deep as the tokenizer.
+    before = names[: names.index(find_tokenizer(model).name)]
     return {
-        layer.name: architecture.row.layer_depth(layer.name, count)
+        layer.name: 0
+        if layer.name in before
+        else architecture.row.layer_depth(layer.name, count)
         for layer in model.layers
         if layer.weights
     }
 
 
 def undecayed_weights(model) -> list:
-    """Trainable tables that are no linear maps: positions and prefix tokens."""
+    """The trainable tables of positions and prefix tokens."""
     names = architecture_of(model).row.undecayed_layers
     return [
         variable

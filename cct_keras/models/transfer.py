@@ -9,12 +9,11 @@ import numpy as np
 
 from cct_keras.errors import CheckpointError
 from cct_keras.models.architecture import Architecture
-from cct_keras.models.inspection import HEADS
+from cct_keras.models.families import known_heads
 from cct_keras.models.inspection import architecture_of
 from cct_keras.models.inspection import find_tokenizer
+from cct_keras.models.plain_weights import plain_weights
 
-# A model for another task has none of these, or new ones.
-TOP = ("pool", *HEADS)
 FIRST_KERNEL = "tokenizer/conv_0/kernel"
 POSITIONS = "position_embedding/embeddings"
 MOST_NAMED = 6
@@ -54,14 +53,19 @@ def fill(
         name_of: From a weight path to the name that messages use.
         progress: Called with the number of filled weights and of all.
     """
+
+    def display(path):
+        return name_of(path) or path
+
     weights = {
         weight.path: weight
         for layer in weighted_layers(model).values()
         for weight in layer.weights
     }
+    top = ("pool", *known_heads())
     adapted, fresh, differing = {}, [], []
     for path, weight in weights.items():
-        is_top = path.split("/")[0] in TOP
+        is_top = path.split("/")[0] in top
         if path not in arrays:
             if is_top:
                 fresh.append(path)
@@ -76,12 +80,13 @@ def fill(
         elif is_top:
             fresh.append(path)
         else:
-            differing.append(f"{name_of(path)} {array.shape} for {tuple(weight.shape)}")
-    missing = [name_of(path) for path in weights if path not in {*arrays, *fresh}]
+            differing.append(f"{display(path)} {array.shape} for {tuple(weight.shape)}")
+    filled = {*arrays, *fresh}
+    missing = [display(path) for path in weights if path not in filled]
     left_over = [
-        name_of(path)
+        display(path)
         for path in arrays
-        if path not in weights and path.split("/")[0] not in TOP
+        if path not in weights and path.split("/")[0] not in top
     ]
     problems = list_problems(missing, left_over, differing)
     problems = problems or _differing_settings(architecture, model, exact)
@@ -92,10 +97,13 @@ def fill(
         )
     if POSITIONS in weights:
         table = np.asarray(arrays.pop(POSITIONS), "float32")
-        model.get_layer("position_embedding").load_table(table, architecture.grid)
+        try:
+            model.get_layer("position_embedding").load_table(table, architecture.grid)
+        except ValueError as error:
+            raise CheckpointError(f"{origin}: {error}") from error
     for done, path in enumerate(list(adapted), 1):
         weights[path].assign(np.ascontiguousarray(adapted.pop(path), "float32"))
-        # Memory for the weights of the model comes from those of the file.
+        # The array may be the last reference to a part of a large file.
         del arrays[path]
         if progress is not None:
             progress(done, done + len(adapted))
@@ -117,9 +125,9 @@ def _differing_settings(given, model, exact):
 
 def _warn_of_fresh(model, fresh, origin, architecture):
     layers = list(dict.fromkeys(path.split("/")[0] for path in fresh))
-    heads = [name for name in layers if name in HEADS]
-    if heads and architecture.num_classes:
-        classes = model.get_layer(heads[0]).units
+    heads = [name for name in layers if name in known_heads()]
+    classes = model.get_layer(heads[0]).units if heads else None
+    if heads and architecture.num_classes not in (0, classes):
         reason = f"has {architecture.num_classes} classes, the model {classes}"
     else:
         reason = f"has no weights for the {' and '.join(layers)} of {model.name!r}"
@@ -164,8 +172,6 @@ def adapt_channels(kernel: np.ndarray, channels: int) -> np.ndarray:
 
 def plain_arrays(model: keras.Model) -> Mapping[str, np.ndarray]:
     """`{weight path: array}` of a model from the tokenizer on, adapters merged."""
-    from cct_keras.models.plain_weights import plain_weights
-
     names = weighted_layers(model)
     weights = plain_weights(model).items()
     return {path: x for path, x in weights if path.split("/")[0] in names}

@@ -38,7 +38,7 @@ def open_epsilon(weights, epsilon: float | None, default: float) -> tuple:
     Args:
         weights: What the constructor was given.
         epsilon: What the caller asked for; `None` for the weights' own.
-        default: For weights that do not tell, and for none.
+        default: The epsilon if there are no weights, or if they do not tell theirs.
 
     Returns:
         The weights, opened if that was needed, and the epsilon.

@@ -7,6 +7,7 @@ from cct_keras.data.known import DATASETS
 from cct_keras.data.known import KnownDataset
 from cct_keras.data.known import known_class_names
 from cct_keras.models.variants import VARIANTS
+from cct_keras.spelling import did_you_mean
 
 CURRENT = "https://shi-labs.com/projects/cct/checkpoints/"
 DEIT = "https://dl.fbaipublicfiles.com/deit/"
@@ -278,24 +279,26 @@ def class_names(weights: str) -> list[str]:
     Args:
         weights: Tag of the weights. For ImageNet the names are WordNet ids.
     """
-    return list(known_class_names(_dataset_name(weights)))
+    return list(known_class_names(_dataset_name(check_tag(weights))))
 
 
 def dataset_of(weights: str) -> KnownDataset:
     """The data set of a tag, normalized as its weights expect it."""
+    row = next(row for row in WEIGHTS if row.tag == check_tag(weights))
     data = DATASETS[_dataset_name(weights)]
-    for row in WEIGHTS:
-        if row.tag == weights:
-            data = data._replace(mean=row.dataset.mean, std=row.dataset.std)
-    if data.mean is None:
-        raise ValueError(f"there are no weights with the tag {weights!r}")
-    return data
+    return data._replace(mean=row.dataset.mean, std=row.dataset.std)
 
 
-def _dataset_name(weights):
-    beginning = str(weights).split("_")[0]
-    if beginning not in TRAINED_ON:
+def check_tag(weights: str) -> str:
+    """A tag that some weights have, or an error that suggests others."""
+    tags = list(dict.fromkeys(row.tag for row in WEIGHTS))
+    if weights not in tags:
         raise ValueError(
-            f"`weights` must be a tag of {', '.join(TRAINED_ON)}. Received: {weights!r}"
+            f"there are no weights with the tag {weights!r}. "
+            + did_you_mean(str(weights), tags)
         )
-    return TRAINED_ON[beginning]
+    return weights
+
+
+def _dataset_name(tag):
+    return TRAINED_ON[tag.split("_")[0]]

@@ -19,13 +19,16 @@ import numpy as np
 from cct_keras.converter.infer import published_heads
 from cct_keras.errors import CheckpointError
 from cct_keras.layers.position_embedding import kind_of_table
+from cct_keras.layers.settings import KEY as SETTINGS
+from cct_keras.layers.settings import load_settings
 from cct_keras.models.architecture import Architecture
-from cct_keras.models.inspection import HEADS
+from cct_keras.models.families import known_heads
+from cct_keras.models.families import known_prefix_tokens
+from cct_keras.models.families import order_prefix_tokens
 from cct_keras.models.inspection import architecture_from_layers
 from cct_keras.models.transfer import POSITIONS
 
 SUFFIXES = (".keras", ".weights.h5")
-SETTINGS = "settings"
 NORMS = ("norm", "norm1", "norm2")
 
 
@@ -69,10 +72,16 @@ def _read_archive(path):
     with zipfile.ZipFile(path) as archive:
         entries = json.loads(archive.read("config.json"))["config"]["layers"]
         weights = io.BytesIO(archive.read("model.weights.h5"))
+    tokenizers = [e for e in entries if e["class_name"] == "ConvTokenizer"]
+    if len(tokenizers) != 1:
+        raise CheckpointError(
+            f"{path} holds no model of this package, or more than one: it has "
+            f"{len(tokenizers)} layers of the class ConvTokenizer"
+        )
     layers = {
         entry["name"]: (entry["class_name"], entry["config"]) for entry in entries
     }
-    (tokenizer,) = (e for e in entries if e["class_name"] == "ConvTokenizer")
+    tokenizer = tokenizers[0]
     shape = tokenizer["build_config"]["input_shape"][1:]
     if tokenizer["config"]["data_format"] == "channels_first":
         shape = (shape[1], shape[2], shape[0])
@@ -98,7 +107,10 @@ def _read_archive(path):
 
 def _read_weights(path):
     stored = _read_layers(path)
-    if any("attention/qkv/2" in datasets for datasets in stored.values()):
+    projections = ("attention/qkv", "attention/proj")
+    projections += ("feed_forward/linear1", "feed_forward/linear2")
+    places = {f"{projection}/2" for projection in projections}
+    if any(places & set(datasets) for datasets in stored.values()):
         raise CheckpointError(
             f"{path} holds weights with adapters: merge_lora the model before, or save "
             "it as a .keras file"
@@ -118,18 +130,19 @@ def _layers_of_weights(stored, arrays):
     """Class and settings of each layer, as far as a file of weights tells."""
     layers = {"tokenizer": ("ConvTokenizer", _tokenizer_settings(stored))}
     # As in a model: the token that comes first in the sequence is put on last.
-    for name in ("distillation_token", "class_token"):
-        if name in stored:
-            layers[name] = ("ClassToken", {})
+    present = {name for name in known_prefix_tokens() if name in stored}
+    for name in reversed(order_prefix_tokens(present)):
+        layers[name] = ("ClassToken", {})
     if "position_embedding" in stored:
         table = np.asarray(arrays[POSITIONS], "float32")
         grid = stored["position_embedding"]["grid"].tolist()
         settings = {"grid": grid, "kind": kind_of_table(table)}
+        settings |= _settings(stored["position_embedding"])
         layers["position_embedding"] = ("PositionEmbedding", settings)
     for name, datasets in stored.items():
         if re.fullmatch(r"block_\d+", name):
             layers[name] = ("EncoderBlock", _block_settings(datasets))
-    for name in HEADS:
+    for name in known_heads():
         if name in stored:
             layers[name] = ("Dense", {"units": stored[name]["1"].shape[0]})
     return layers
@@ -157,7 +170,7 @@ def _tokenizer_settings(stored):
 def _block_settings(datasets):
     pre_norm = "attention/qkv/1" in datasets
     return {
-        # What a file of version 0.1 does not tell: most likely, or unknown.
+        # A file of version 0.1 does not tell these two.
         "num_heads": published_heads(datasets["norm1/0"].shape[0]),
         "epsilon": 1e-6 if pre_norm else 1e-5,
         "pre_norm": pre_norm,
@@ -168,9 +181,7 @@ def _block_settings(datasets):
 
 def _settings(datasets):
     """What the layer itself recorded, in files newer than version 0.1."""
-    if SETTINGS not in datasets:
-        return {}
-    return dict(json.loads(bytes(datasets[SETTINGS].astype("uint8"))))
+    return dict(load_settings(datasets))
 
 
 # === Arrays ===
@@ -211,9 +222,12 @@ def _arrays_by_path(stored, adapters):
         for place, array in datasets.items():
             if place in ("grid", SETTINGS):
                 continue
-            path = _weight_path(layer, place, array)
-            if path is not None:
-                arrays[path] = array
+            if array.dtype.kind != "f":
+                raise CheckpointError(
+                    f"{layer}/{place} is stored as {array.dtype}: quantized weights "
+                    "cannot be a start"
+                )
+            arrays[_weight_path(layer, place, array)] = array
         if layer in adapters:
             _merge_adapters(arrays, layer, datasets, adapters[layer])
     return arrays

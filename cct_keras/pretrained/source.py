@@ -104,11 +104,12 @@ class WeightSource:
         decided = {"positional_embedding": self.positional_embedding}
         if self.num_classes:
             decided["num_classes"] = self.num_classes
-        if "epsilon" in self.architecture.arguments:
-            decided["epsilon"] = self.architecture.arguments["epsilon"]
-        own = self.states_settings or (self.row is not None and self.row.is_shipped)
+        for name in ("epsilon", "distillation_head", "top_pooling"):
+            if name in self.architecture.arguments:
+                decided[name] = self.architecture.arguments[name]
+        is_shipped = self.row is not None and self.row.is_shipped
         shape = self.architecture.arguments["input_shape"]
-        if own and None not in shape:
+        if (self.states_settings or is_shipped) and None not in shape:
             decided["input_shape"] = shape
         return decided
 
@@ -159,8 +160,7 @@ def open_weights(
             which is returned as it is.
         variant: The named variant they are for.
         model: The model they are for. A tag needs this or a variant.
-        body_only: Whether the caller only wants what a file says of its body: for a
-            tag, whose row says nothing, `None` is returned.
+        body_only: Whether to return `None` for a tag, instead of downloading its file.
 
     Returns:
         A `WeightSource`.

@@ -247,6 +247,9 @@ def _parse(name, value):
         )
     if typing.get_origin(_TYPES[name]) is tuple:
         return _parse_pair(name, value)
+    if name == "positional_embedding" and value is None:
+        # The constructors take both.
+        return "none"
     types = typing.get_args(_TYPES[name]) or (_TYPES[name],)
     if type(None) in types and (value is None or str(value).lower() in ("none", "")):
         return None

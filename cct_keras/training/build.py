@@ -11,7 +11,8 @@ from cct_keras.finetuning.freeze import freeze
 from cct_keras.finetuning.lora import add_lora
 from cct_keras.layers.preprocessing import Preprocessing
 from cct_keras.models.factory import create_model
-from cct_keras.models.inspection import HEADS
+from cct_keras.models.families import FAMILIES
+from cct_keras.models.families import known_heads
 from cct_keras.models.variants import SIZES
 from cct_keras.models.variants import find_variant
 from cct_keras.pretrained.source import WeightSource
@@ -27,6 +28,7 @@ def build_model(
     *,
     classifier_activation: str | None = "softmax",
     frozen: bool = True,
+    distillation_head: bool = True,
 ) -> keras.Model:
     """Builds the model of a recipe, for raw images of a data set.
 
@@ -37,6 +39,7 @@ def build_model(
         source: Weights to load, if any.
         classifier_activation: Activation of the head; `None` returns logits.
         frozen: Whether to freeze what the recipe freezes.
+        distillation_head: Whether a distillation token has a head of its own.
 
     Returns:
         A Keras model that is not compiled.
@@ -69,7 +72,7 @@ def build_model(
         weights=source,
         data_format="channels_last",
         dtype=precision_policy(recipe.precision),
-        **_changed_arguments(recipe),
+        **_changed_arguments(recipe, distillation_head),
     )
     if source is not None:
         _check_head(model, recipe, data, source)
@@ -85,8 +88,8 @@ def build_model(
     return model
 
 
-def _changed_arguments(recipe):
-    """Constructor arguments that the recipe decides instead of the variant."""
+def _changed_arguments(recipe, distillation_head):
+    """Constructor arguments that are not the variant's own."""
     rates = {
         "dropout_rate": recipe.dropout,
         "attention_dropout": recipe.attention_dropout,
@@ -96,6 +99,9 @@ def _changed_arguments(recipe):
     kind = recipe.positional_embedding
     if kind != "auto":
         arguments["positional_embedding"] = None if kind == "none" else kind
+    family = FAMILIES[find_variant(recipe.variant).family]
+    if not distillation_head and family.token_heads:
+        arguments["distillation_head"] = False
     return arguments
 
 
@@ -116,7 +122,7 @@ def _check_head(model, recipe, data, source):
                 data.num_classes,
             )
             return
-    for head in (layer for layer in model.layers if layer.name in HEADS):
+    for head in (layer for layer in model.layers if layer.name in known_heads()):
         head.kernel.assign(head.kernel_initializer(head.kernel.shape))
         head.bias.assign(head.bias_initializer(head.bias.shape))
     logger.info("the head starts fresh, for other classes than those of the weights")

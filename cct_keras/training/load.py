@@ -361,7 +361,7 @@ def match_weights(
         recipe = dataclasses.replace(recipe, weights=source.name)
     if recipe.positional_embedding == "auto":
         recipe = dataclasses.replace(recipe, positional_embedding=kind)
-    if mean is None or tuple(mean) == data.mean:
+    if mean is None or (tuple(mean), tuple(std)) == (data.mean, data.std):
         return data, recipe
     if len(mean) != data.channels:
         note = "images keep their own normalization: the weights are for other channels"

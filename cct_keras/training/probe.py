@@ -74,7 +74,8 @@ def linear_probe(
         seed=seed,
     )
     with collected_notes() as notes:
-        model = build_model(job.data, job.recipe, job.source)
+        # The fitted head reads the class token alone.
+        model = build_model(job.data, job.recipe, job.source, distillation_head=False)
     notes = [note for note in dict.fromkeys(notes) if "head" not in note]
     data = dataclasses.replace(job.data, notes=(*job.data.notes, *notes))
     body = keras.Model(model.input, model.get_layer("pool").output)

@@ -154,7 +154,7 @@ def train(
     )
     data, recipe = job.data, job.recipe
     if not devices.is_first:
-        print(f"host {devices.host} of {devices.hosts}; the progress is on host 0")
+        job.log(f"host {devices.host} of {devices.hosts}; the progress is on host 0")
     job.say(data.describe())
     job.say_notes(data.notes)
     devices.agree(job.settings)

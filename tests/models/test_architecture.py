@@ -161,3 +161,52 @@ def test_weights_of_other_settings_are_refused(family, tmp_path):
         small_model(family, weights=path)
     with pytest.raises(ValueError, match="num_heads"):
         small_model(family).load_weights(path)
+
+
+@pytest.mark.parametrize("target", ["qkv", "proj", "linear1", "linear2"])
+def test_adapters_in_a_file_of_weights_are_refused(target, tmp_path):
+    adapted = cct_keras.add_lora(small_model("CCT"), 2, targets=[target])
+    adapted.save_weights(tmp_path / "a.weights.h5")
+    with pytest.raises(ValueError, match="merge_lora"):
+        small_model("CCT", weights=tmp_path / "a.weights.h5")
+
+
+def test_weights_of_another_family_are_refused(tmp_path):
+    path = tmp_path / "a.safetensors"
+    cct_keras.to_torch(small_model("ViT"), path)
+    with pytest.raises(ValueError, match="another architecture"):
+        cct_keras.create_model("cct_2_3x2_32", weights=path)
+
+
+def test_the_file_decides_how_a_vit_is_read(tmp_path):
+    """Without a class token; and a distilled DeiT that reads its class token alone."""
+    tiny = {"num_layers": 1, "input_shape": (32, 32, 3), "num_classes": 5}
+    path = tmp_path / "a.safetensors"
+    for variant, option in (
+        ("vit_tiny_patch16_224", {"top_pooling": "avg"}),
+        ("deit_tiny_distilled_patch16_224", {"distillation_head": False}),
+    ):
+        model = cct_keras.create_model(variant, **tiny, **option)
+        cct_keras.to_torch(model, path)
+        again = cct_keras.create_model(variant, num_layers=1, weights=path)
+        x = images(2, 32, 32, 3)
+        np.testing.assert_array_equal(predict(again, x), predict(model, x))
+
+
+def test_a_broken_record_leaves_the_tensors_to_decide(tmp_path):
+    from cct_keras.converter.conversion import to_checkpoint
+    from cct_keras.converter.safetensors_file import write_safetensors
+
+    model = cct_keras.create_model("cct_2_3x2_32")
+    tensors = to_checkpoint(model)[0].tensors
+    for text in ("{", '{"family": "Later", "arguments": {}, "grid": null}'):
+        with (tmp_path / "a.safetensors").open("wb") as file:
+            write_safetensors(file, tensors, {"cct_keras": text})
+        assert cct_keras.convert(tmp_path / "a.safetensors").name == "cct_2_3x2_32"
+
+
+def test_other_keras_files_are_named(tmp_path):
+    other = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    other.save(tmp_path / "other.keras")
+    with pytest.raises(ValueError, match=r"other\.keras.*ConvTokenizer"):
+        small_model("CCT", weights=tmp_path / "other.keras")

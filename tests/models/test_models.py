@@ -285,3 +285,11 @@ def test_bad_arguments_are_named(family, arguments, message):
 def test_input_tensor_and_input_shape_must_agree():
     with pytest.raises(ValueError, match="agree"):
         small_model("CCT", input_tensor=keras.Input((8, 8, 3)))
+
+
+def test_with_input_shape_of_a_model_for_raw_pixels():
+    model = cct_keras.create_model("cct_2_3x2_32", include_preprocessing=True)
+    larger = cct_keras.with_input_shape(model, (48, 64, 3))
+    assert larger.input_shape == (None, None, None, 3)
+    assert larger.get_layer("preprocessing").image_size == (48, 64)
+    assert larger.get_layer("position_embedding").grid == (12, 16)

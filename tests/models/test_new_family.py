@@ -7,6 +7,8 @@ from small import predict
 from small import stripes
 
 import cct_keras
+from cct_keras.converter import formats
+from cct_keras.converter import shi_labs
 from cct_keras.layers.conv_tokenizer import ConvTokenizer
 from cct_keras.models import parts
 from cct_keras.models.cost import variant_cost
@@ -42,7 +44,7 @@ def TokenCCT(
     """CCT that reads a class token: convolutions before it, no pooling after it."""
     images = parts.image_input(name, input_shape, input_tensor, data_format, 32)
     tokenizer = ConvTokenizer(embedding_dim, **convolutions, name="tokenizer")
-    x = parts.class_token(tokenizer(images), dtype)
+    x = parts.class_token(tokenizer(images), dtype, name="reader_token")
     grid = tokenizer.compute_grid(images.shape)
     x = parts.add_positions(
         x, name, grid, positional_embedding, dropout_rate, dtype, num_prefix_tokens=1
@@ -70,15 +72,23 @@ ROW = Family(
     TokenCCT,
     tokenizer="convolutions",
     block_order="replacing",
-    prefix_tokens={("class_token",): {}},
+    prefix_tokens={("reader_token",): {}},
     top_pooling="token",
+    name_table="token_cct",
     defaults=FAMILIES["CCT"].defaults,
 )
+TOKEN = "classifier.reader"
+TABLE = shi_labs.TABLE._replace(
+    tensors={**shi_labs.TABLE.tensors, "reader_token/token": TOKEN}
+)
+FORMAT = formats.Format("token CCT", lambda state: TOKEN in state, TABLE)
 
 
 @pytest.fixture(autouse=True)
 def family(monkeypatch):
     monkeypatch.setitem(FAMILIES, "TokenCCT", ROW)
+    monkeypatch.setitem(formats.NAME_TABLES, "token_cct", TABLE)
+    monkeypatch.setattr(formats, "FORMATS", [FORMAT, *formats.FORMATS])
     row = Variant("TokenCCT", 2, 3, 2, 32, "learnable", 10)
     monkeypatch.setitem(VARIANTS, "token_cct_2_3x2_32", row)
 
@@ -92,7 +102,7 @@ def test_it_is_costed():
 
 def test_it_is_converted_both_ways(tmp_path):
     model = cct_keras.create_model("token_cct_2_3x2_32", num_classes=3)
-    token = model.get_layer("class_token").token
+    token = model.get_layer("reader_token").token
     token.assign(np.random.default_rng(0).normal(0, 0.1, token.shape))
     path = tmp_path / "a.safetensors"
     cct_keras.to_torch(model, path)
@@ -106,10 +116,10 @@ def test_it_is_converted_both_ways(tmp_path):
 
 def test_its_layers_have_a_depth_and_its_tables_are_not_decayed():
     model = cct_keras.create_model("token_cct_2_3x2_32")
-    assert layer_depths(model)["class_token"] == 0
+    assert layer_depths(model)["reader_token"] == 0
     assert layer_depths(model)["block_1"] == 2
     paths = {weight.path for weight in undecayed_weights(model)}
-    assert paths == {"class_token/token", "position_embedding/embeddings"}
+    assert paths == {"reader_token/token", "position_embedding/embeddings"}
 
 
 def test_it_is_trained_by_name(tmp_path):

@@ -39,10 +39,11 @@ def test_without_weights_the_range_is_minus_one_to_one():
     np.testing.assert_allclose(y[:, 0, 0, 0], [-1, 1], atol=1e-6)
 
 
-def test_other_classes_do_not_keep_the_names():
+@pytest.mark.parametrize("name", ["num_classes", "classes"])
+def test_other_classes_do_not_keep_the_names(name):
     with pytest.warns(UserWarning, match="head"):
         model = cct_keras.create_model(
-            "cct_2_3x2_32", weights="mnist", num_classes=3, include_preprocessing=True
+            "cct_2_3x2_32", weights="mnist", include_preprocessing=True, **{name: 3}
         )
     layer = model.get_layer("preprocessing")
     assert layer.class_names is None
@@ -123,3 +124,10 @@ def test_a_run_folder_is_a_start_for_a_model(tmp_path):
     again = cct_keras.create_model("cct_2_3x2_32", weights=tmp_path)
     x = images(2, 16, 20, 1)
     np.testing.assert_array_equal(predict(again, x), predict(model, x))
+
+
+@pytest.mark.parametrize("call", [cct_keras.preprocess_input, cct_keras.class_names])
+def test_a_misspelled_tag_is_refused(call):
+    arguments = (pixels(1, 2, 2, 3),) if call is cct_keras.preprocess_input else ()
+    with pytest.raises(ValueError, match=r"'cifar10_jpg'.*cifar10_jpeg"):
+        call(*arguments, "cifar10_jpg")
