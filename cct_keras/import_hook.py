@@ -15,7 +15,7 @@ def when_imported(name: str, function: Callable[[], None], *, package: str) -> N
 
     It is called at once if that has happened already, and later if a module of our own
     `package` is only half imported at that moment: as soon as that module is complete.
-    If the import or the function fails, the next import is another chance.
+    If the import or the function fails, the next import tries again.
 
     Args:
         name: Name of the package that is waited for, such as `"keras"`.
@@ -116,7 +116,7 @@ class _Loader:
         return self.loader.create_module(spec)
 
     def exec_module(self, module):
-        # Nobody has to meet this loader once the module runs.
+        # The module has its ordinary loader from here on.
         module.__spec__.loader = module.__loader__ = self.loader
         if not self.is_ours:
             self.loader.exec_module(module)

@@ -153,8 +153,8 @@ _VALUE = r"""
 def speak_command_line(message: str, flags: Mapping[str, argparse.Action]) -> str:
     """Turns the Python parameters in a message into options of the command line.
 
-    The functions of the package speak Python. Who runs a command wants to know which
-    option to change.
+    The functions of the package name their Python parameters. A person who runs a
+    command needs the name of the option instead.
 
     Args:
         message: What a function of the package says.

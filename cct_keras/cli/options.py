@@ -85,7 +85,7 @@ def check_variant(name: str | None) -> None:
 def check_model(name: str) -> None:
     """Refuses a misspelled VARIANT.TAG before anything slow is imported.
 
-    Whatever else a model may be, the function that loads it knows.
+    Files and folders are left to the function that loads them.
     """
     variant, _, tag = name.partition(".")
     if tag in ("", "keras", "h5", "weights.h5") or pathlib.Path(name).exists():

@@ -54,8 +54,8 @@ class _Layerwise:
         rate = ops.cast(rate, variable.dtype)
         if decay:
             self.assign_sub(variable, variable * (decay * rate))
-        # Moments are collected from the first step on, so that they are good ones when
-        # the layer begins to learn.
+        # Moments are collected from the first step on: a layer that begins to learn
+        # later begins with the moments of many steps.
         super().update_step(gradient, variable, rate)
 
     def build(self, variables):

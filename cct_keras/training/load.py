@@ -190,7 +190,7 @@ def resolve_recipe(
         # A recipe with weights of its own names their variant, too.
         or (not given and row.variant != Recipe().variant)
     )
-    weights = _without_detours(row.weights)
+    weights = _normalized_path(row.weights)
     variant = None
     if source is not None:
         weights, variant = source.name, source.variant
@@ -251,7 +251,7 @@ def _is_tag(weights):
     return not path.is_dir() or any(row.tag == weights for row in WEIGHTS)
 
 
-def _without_detours(weights):
+def _normalized_path(weights):
     """The same text for `runs/x` and `./runs/x`, so that a run knows its weights."""
     return weights if is_url(weights) else str(pathlib.Path(weights))
 

@@ -84,8 +84,6 @@ class Augmentation:
 
 
 FIELDS = tuple(field.name for field in dataclasses.fields(Augmentation))
-# The fields that decide the images of training; the other one changes only labels.
-IMAGE_FIELDS = tuple(name for name in FIELDS if name != "label_smoothing")
 
 
 # === What is allowed ===

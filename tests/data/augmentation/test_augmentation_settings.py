@@ -10,7 +10,6 @@ import cct_keras
 from cct_keras.data.augmentation.policies import rand_augment
 from cct_keras.data.augmentation.settings import CHOICES
 from cct_keras.data.augmentation.settings import FIELDS
-from cct_keras.data.augmentation.settings import IMAGE_FIELDS
 from cct_keras.data.augmentation.settings import RANGES
 from cct_keras.data.augmentation.settings import Augmentation
 from cct_keras.data.augmentation.settings import parse_rand_augment
@@ -62,7 +61,6 @@ def test_every_field_is_checked():
     """A field is checked by a range, by its choices or by a rule of its own."""
     own_rules = {"crop_scale", "augment"}
     assert {*RANGES, *CHOICES, *own_rules} == set(FIELDS)
-    assert tuple(n for n in FIELDS if n != "label_smoothing") == IMAGE_FIELDS
 
 
 @pytest.mark.parametrize(
