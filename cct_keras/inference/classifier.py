@@ -8,7 +8,7 @@ from cct_keras.errors import DataError
 from cct_keras.layers.preprocessing import Preprocessing
 from cct_keras.models.factory import create_model
 from cct_keras.models.variants import VARIANTS
-from cct_keras.pretrained.source import MODEL_FILE as RUN_MODEL
+from cct_keras.pretrained.source import RUN_MODEL
 from cct_keras.pretrained.source import is_tag
 
 

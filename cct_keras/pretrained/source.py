@@ -28,7 +28,7 @@ from cct_keras.pretrained.keras_file import SUFFIXES
 from cct_keras.pretrained.keras_file import read_keras_file
 
 # What `train` calls the model in the folder of a run.
-MODEL_FILE = "model.keras"
+RUN_MODEL = "model.keras"
 # In a wheel the files are inside the package, in a checkout beside it.
 SHIPPED_FOLDERS = (
     pathlib.Path(__file__).parents[1] / "weights",
@@ -174,16 +174,20 @@ def open_weights(
         )
     if isinstance(weights, Mapping):
         return _open_checkpoint(weights, "the checkpoint")
-    path = find_run_model(weights)
-    if path is None and is_tag(weights):
-        if body_only:
-            return None
-        return _open_tag(weights, variant, model)
-    path = (
-        weights if path is None and is_url(weights) else pathlib.Path(path or weights)
-    )
+    if names_tag(weights):
+        return None if body_only else _open_tag(weights, variant, model)
+    if is_url(weights):
+        if weights.endswith(SUFFIXES):
+            raise ValueError(f"`weights`: download {weights} first, and give the file")
+        return _open_checkpoint(weights, weights)
+    path = find_run_model(weights) or pathlib.Path(weights)
+    if not path.exists():
+        raise ValueError(
+            "`weights` must be a tag or an existing file or folder; no such file or "
+            f"tag: {weights}"
+        )
     if str(path).endswith(SUFFIXES):
-        return _open_keras_file(path)
+        return _open_keras_file(path, str(path))
     return _open_checkpoint(path, str(path))
 
 
@@ -197,31 +201,34 @@ def is_tag(weights) -> bool:
     )
 
 
+def names_tag(weights) -> bool:
+    """Whether `weights` is a tag; the folder of a run with that name comes first."""
+    if not is_tag(weights):
+        return False
+    folder = pathlib.Path(weights)
+    if folder.is_dir():
+        known = any(row.tag == weights for row in WEIGHTS)
+        return known and not (folder / RUN_MODEL).is_file()
+    return True
+
+
 def find_run_model(weights) -> pathlib.Path | None:
-    """The model in the folder of a run, if `weights` is such a folder."""
-    if is_url(weights) or not pathlib.Path(weights).is_dir():
+    """The model in the folder of a run, if `weights` is a folder."""
+    folder = pathlib.Path(weights)
+    if not folder.is_dir():
         return None
-    path = pathlib.Path(weights) / MODEL_FILE
-    if path.is_file():
-        return path
-    if is_tag(weights) and any(row.tag == weights for row in WEIGHTS):
-        return None
-    raise ValueError(f"{weights} holds no {MODEL_FILE}; is that run complete?")
+    if not (folder / RUN_MODEL).is_file():
+        raise ValueError(f"{weights} holds no {RUN_MODEL}; is that run complete?")
+    return folder / RUN_MODEL
 
 
 # === Forms ===
 
 
-def _open_keras_file(path, row=None):
-    if is_url(path):
-        raise ValueError(f"`weights`: download {path} first, and give the file")
-    if not path.is_file():
-        raise ValueError(
-            f"`weights` must be the path of an existing file. Received: {str(path)!r}"
-        )
+def _open_keras_file(path, name, row=None):
     found = read_keras_file(path)
     return WeightSource(
-        str(path),
+        name,
         found.architecture,
         found.arrays,
         states_settings=found.states_settings,
@@ -251,10 +258,10 @@ def _open_tag(tag, variant, model):
     else:
         raise ValueError(f"the tag {tag!r} needs a variant that it belongs to")
     if row.is_shipped:
-        return _open_keras_file(_find_shipped(row), row)
+        return _open_keras_file(find_shipped(row), tag, row)
     path = _download(row)
     with forget_on_error(path):
-        return _open_checkpoint(path, f"{row.variant}.{row.tag}", row)
+        return _open_checkpoint(path, tag, row)
 
 
 # === Known weights ===
@@ -297,7 +304,8 @@ def _download(row):
     return download(*urls, sha256=row.sha256)
 
 
-def _find_shipped(row):
+def find_shipped(row: Weights) -> pathlib.Path:
+    """The file of weights that come with the package, checked by its hash."""
     for folder in SHIPPED_FOLDERS:
         path = folder / row.shipped_file
         if path.is_file():

@@ -5,7 +5,7 @@ import keras
 from cct_keras.data.pipeline import steps_per_epoch
 from cct_keras.distillation.stored_answers import StoredAnswers
 from cct_keras.errors import RunError
-from cct_keras.inference.classifier import RUN_MODEL
+from cct_keras.pretrained.source import RUN_MODEL
 from cct_keras.training.callbacks import Progress
 from cct_keras.training.callbacks import Record
 from cct_keras.training.callbacks import StopOnNaN

@@ -16,15 +16,15 @@ from cct_keras.distillation.teacher import Teacher
 from cct_keras.distillation.teacher import teacher_name
 from cct_keras.distributed.devices import Devices
 from cct_keras.download import is_url
+from cct_keras.errors import CCTKerasError
 from cct_keras.errors import DataError
 from cct_keras.errors import RecipeError
-from cct_keras.inference.classifier import RUN_MODEL
 from cct_keras.inference.classifier import load_classifier
 from cct_keras.models.families import FAMILIES
 from cct_keras.models.variants import find_variant
-from cct_keras.pretrained.catalog import WEIGHTS
+from cct_keras.pretrained.source import RUN_MODEL
 from cct_keras.pretrained.source import WeightSource
-from cct_keras.pretrained.source import is_tag
+from cct_keras.pretrained.source import names_tag
 from cct_keras.pretrained.source import open_weights
 from cct_keras.recipes.recipe import Recipe
 from cct_keras.recipes.rows import find_recipe
@@ -196,7 +196,7 @@ def resolve_recipe(
         weights, variant = source.name, source.variant
     elif recorded and recorded.get("weights") in (weights, _model_in(weights)):
         weights, variant = recorded["weights"], recorded["variant"]
-    elif not variant_is_named and not _is_tag(weights):
+    elif not variant_is_named and not names_tag(weights):
         source = _open(weights)
         weights, variant = source.name, source.variant
     if variant is not None and not variant_is_named:
@@ -231,24 +231,12 @@ def open_start(
 
 
 def _open(weights, variant=None):
-    path = pathlib.Path(weights)
-    if is_url(weights):
-        if weights.endswith((".keras", ".weights.h5")):
-            raise RecipeError(f"`weights`: download {weights} first, and give the file")
-    elif not _is_tag(weights):
-        if path.is_dir() and not (path / RUN_MODEL).is_file():
-            raise RecipeError(f"{weights} holds no {RUN_MODEL}; is that run complete?")
-        if not path.exists():
-            raise RecipeError(f"`weights`: no such file or tag: {weights}")
-    return open_weights(weights, variant=variant)
-
-
-def _is_tag(weights):
-    """Whether it is a tag of known weights; a run folder of that name comes first."""
-    path = pathlib.Path(weights)
-    if (path / RUN_MODEL).is_file() or not is_tag(weights):
-        return False
-    return not path.is_dir() or any(row.tag == weights for row in WEIGHTS)
+    try:
+        return open_weights(weights, variant=variant)
+    except CCTKerasError:
+        raise
+    except ValueError as error:
+        raise RecipeError(str(error)) from error
 
 
 def _normalized_path(weights):

@@ -8,10 +8,10 @@ import numpy as np
 
 from cct_keras.errors import RunError
 from cct_keras.finetuning.lora import merge_lora
-from cct_keras.inference.classifier import RUN_MODEL
 from cct_keras.inference.evaluate import find_mistakes
 from cct_keras.inference.evaluate import measure
 from cct_keras.models.cost import variant_cost
+from cct_keras.pretrained.source import RUN_MODEL
 from cct_keras.recipes.recipe import Recipe
 from cct_keras.recipes.run_settings import recipe_settings
 from cct_keras.report.page import write_report

@@ -18,7 +18,7 @@ from cct_keras.atomic_file import TEMPORARY
 from cct_keras.atomic_file import atomic_file
 from cct_keras.distributed.devices import Devices
 from cct_keras.errors import RunError
-from cct_keras.inference.classifier import RUN_MODEL
+from cct_keras.pretrained.source import RUN_MODEL
 from cct_keras.recipes.run_settings import differing_settings
 
 SETTINGS = "run.json"

@@ -10,8 +10,8 @@ import keras
 from cct_keras.data.dataset import Dataset
 from cct_keras.distillation.losses import two_heads
 from cct_keras.distributed.devices import find_devices
-from cct_keras.inference.classifier import RUN_MODEL
 from cct_keras.notes import collected_notes
+from cct_keras.pretrained.source import RUN_MODEL
 from cct_keras.recipes.recipe import Recipe
 from cct_keras.training.build import build_model
 from cct_keras.training.build import count_trained

@@ -203,7 +203,7 @@ def test_a_wheel_has_them(tmp_path):
         "from cct_keras.pretrained import source as pretrained\n"
         "for row in pretrained.WEIGHTS:\n"
         "    if row.is_shipped:\n"
-        "        print(pretrained.open_weights(row.tag, variant=row.variant).name)\n"
+        "        print(pretrained.find_shipped(row))\n"
         "print(cct_keras.create_model('cct_2_3x2_32', weights='mnist').input_shape)\n"
     )
     result = subprocess.run(
