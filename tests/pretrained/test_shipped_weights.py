@@ -218,3 +218,9 @@ def test_a_wheel_has_them(tmp_path):
     inside = tmp_path / "site" / "cct_keras" / "weights"
     assert paths == [str(inside / row.shipped_file) for row in ROWS]
     assert shape == "(None, 28, 28, 1)"
+
+
+def test_a_tag_is_called_by_its_name():
+    """In `run.json` and in messages, not by the path of the installed file."""
+    source = pretrained.open_weights("mnist", variant="cct_2_3x2_32")
+    assert source.name == "mnist"
