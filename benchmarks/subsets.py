@@ -4,8 +4,8 @@ import pathlib
 
 import numpy as np
 
-from cct_keras.data.image_files import read_image
-from cct_keras.data.readers.folder import list_images
+from cct_keras.runtime.image_files import read_image
+from cct_keras.runtime.listing import list_images
 
 
 def read_images(folder: pathlib.Path, chosen: slice) -> tuple[np.ndarray, np.ndarray]:

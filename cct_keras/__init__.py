@@ -18,6 +18,7 @@ _HOMES = {
     "Dataset": "cct_keras.data.dataset",
     "DeiT": "cct_keras.models.deit",
     "DistillationLoss": "cct_keras.distillation.losses",
+    "Export": "cct_keras.exporting.export",
     "Recipe": "cct_keras.recipes.recipe",
     "Run": "cct_keras.training.train",
     "Teacher": "cct_keras.distillation.teacher",
@@ -30,6 +31,7 @@ _HOMES = {
     "decode_predictions": "cct_keras.inference.decode",
     "distillation_outputs": "cct_keras.models.deit",
     "evaluate": "cct_keras.inference.evaluate",
+    "export": "cct_keras.exporting.export",
     "feature_extractor": "cct_keras.models.features",
     "freeze": "cct_keras.finetuning.freeze",
     "linear_probe": "cct_keras.training.probe",
@@ -46,7 +48,7 @@ _HOMES = {
     "with_input_shape": "cct_keras.models.features",
 }
 # Modules that are public as a whole.
-_MODULES = ("errors", "layers")
+_MODULES = ("errors", "layers", "runtime")
 __all__ = [*_MODULES, *_HOMES]
 
 

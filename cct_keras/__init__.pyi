@@ -2,6 +2,7 @@
 
 from cct_keras import errors as errors
 from cct_keras import layers as layers
+from cct_keras import runtime as runtime
 from cct_keras.converter.conversion import convert as convert
 from cct_keras.converter.conversion import to_torch as to_torch
 from cct_keras.data.dataset import Dataset as Dataset
@@ -9,6 +10,8 @@ from cct_keras.data.dataset import load_data as load_data
 from cct_keras.distillation.losses import DistillationLoss as DistillationLoss
 from cct_keras.distillation.teacher import Teacher as Teacher
 from cct_keras.errors import CCTKerasError as CCTKerasError
+from cct_keras.exporting.export import Export as Export
+from cct_keras.exporting.export import export as export
 from cct_keras.finetuning.freeze import freeze as freeze
 from cct_keras.finetuning.lora import add_lora as add_lora
 from cct_keras.finetuning.lora import merge_lora as merge_lora

@@ -6,6 +6,9 @@ received. `owner` is the name of the layer or function, with which the message b
 
 import numbers
 
+# What the constructors, the layers and the recipes take as `activation`.
+ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
+
 
 def check_positive(owner: str, **values) -> None:
     """Checks that every value is a positive integer.

@@ -20,21 +20,25 @@ LEAVES = {
     "errors",
     "geometry",
     "import_hook",
+    "model_files",
     "notes",
+    "quiet",
     "spelling",
 }
 MODELS = {"models", "layers", "kernels"}
-STORED = {"pretrained", "converter", "data", *MODELS}
+STORED = {"pretrained", "converter", "data", "runtime", *MODELS}
 # Every room and the rooms it may import, at the top of a file or inside a function.
 ALLOWED = {
     "kernels": set(),
+    "runtime": set(),
     "layers": {"kernels"},
     "models": {"layers"},
-    "data": {"layers"},
+    "data": {"layers", "runtime"},
     "converter": {"models", "layers"},
     "pretrained": {"converter", "data", "models", "layers"},
     "recipes": {"data", "models", "pretrained"},
     "inference": {"recipes", *STORED},
+    "exporting": {"inference", *STORED},
     "finetuning": {"inference", "recipes", *STORED},
     "distillation": {"recipes", *STORED},
     "distributed": {"recipes", *STORED},

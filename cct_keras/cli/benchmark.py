@@ -1,6 +1,7 @@
-"""`cct-keras benchmark`: how fast variants are on this machine."""
+"""`cct-keras benchmark`: how fast variants and exported files are on this machine."""
 
 import argparse
+import itertools
 import json
 
 from cct_keras.cli.options import add_image_size
@@ -8,27 +9,33 @@ from cct_keras.cli.options import add_json
 from cct_keras.cli.options import check_variant
 from cct_keras.cli.printing import macs_text
 from cct_keras.cli.quiet import import_keras_quietly
+from cct_keras.cli.quiet import open_quietly
+from cct_keras.model_files import exported_format
+
+DEFAULT_PRECISION = "mixed"
 
 
 def add_parser(subparsers) -> None:
     """Adds the command to the parser."""
     parser = subparsers.add_parser(
         "benchmark",
-        help="measure how fast variants are on this machine",
+        help="measure how fast variants or exported models are on this machine",
         description="Measure how fast variants are on this machine, each in a process "
-        "of its own: inference, training, a single image, and memory.",
+        "of its own: inference, training, a single image, and memory. Of exported "
+        "models: opening, a single image, a batch, and memory.",
     )
     parser.add_argument(
-        "variants",
+        "models",
         nargs="+",
-        metavar="VARIANT",
-        help="names that `cct-keras list` prints",
+        metavar="MODEL",
+        help="names that `cct-keras list` prints, or files that `export` wrote",
     )
     parser.add_argument(
         "--batch-size",
         type=int,
         metavar="N",
-        help="images per step (default: up to 64, fewer for large models)",
+        help="images per step (default: up to 64, fewer for large models; the batch of "
+        "an exported model that has one)",
     )
     add_image_size(parser, default="the variant's own")
     parser.add_argument(
@@ -44,7 +51,6 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument(
         "--precision",
-        default="mixed",
         metavar="NAME",
         help="float32, mixed, mixed_bfloat16 or mixed_float16, as in a recipe "
         "(default: mixed)",
@@ -68,31 +74,101 @@ def add_parser(subparsers) -> None:
 
 
 def run(arguments) -> None:
-    """Measures one variant after the other and prints a line for each."""
-    for variant in arguments.variants:
-        check_variant(variant)
+    """Measures one model after the other and prints a line for each."""
+    files = [name for name in arguments.models if exported_format(name) is not None]
+    for name in arguments.models:
+        if name not in files:
+            check_variant(name)
+    if files:
+        _refuse_options(arguments)
+    speeds = []
+    for kind, names in itertools.groupby(arguments.models, files.__contains__):
+        measure = _measure_files if kind else _measure_variants
+        speeds += measure(list(names), arguments)
+    if arguments.json:
+        print(json.dumps(speeds, indent=2))
+
+
+def _refuse_options(arguments):
+    given = {
+        "--image-size": arguments.image_size is not None,
+        "--jit": arguments.jit is not None,
+        "--remat": arguments.remat,
+        "--precision": arguments.precision is not None,
+    }
+    refused = [flag for flag, is_given in given.items() if is_given]
+    if refused:
+        raise ValueError(
+            f"{', '.join(refused)}: an exported model is measured as it was exported"
+        )
+
+
+def _measure_files(names, arguments):
+    from cct_keras.benchmarking.exported import benchmark_exported
+
+    # What is wrong with a file is said before anything is measured.
+    for name in names:
+        open_quietly(name)
+    speeds = []
+    for name in names:
+        speed = benchmark_exported(
+            name,
+            batch_size=arguments.batch_size,
+            rounds=arguments.rounds,
+            seconds=arguments.seconds,
+        )
+        if not arguments.json:
+            if not speeds:
+                _print_file_heading()
+            _print_file_speed(speed)
+        speeds.append(speed.as_dict())
+    return speeds
+
+
+def _measure_variants(names, arguments):
     import_keras_quietly()
     from cct_keras.benchmarking.benchmark import benchmark
 
     speeds = []
-    for variant in arguments.variants:
+    for name in names:
         speed = benchmark(
-            variant,
+            name,
             batch_size=arguments.batch_size,
             image_size=arguments.image_size,
             jit=arguments.jit,
             remat=arguments.remat,
-            precision=arguments.precision,
+            precision=arguments.precision or DEFAULT_PRECISION,
             rounds=arguments.rounds,
             seconds=arguments.seconds,
         )
-        speeds.append(speed)
         if not arguments.json:
-            if len(speeds) == 1:
+            if not speeds:
                 _print_heading(speed)
             _print_speed(speed)
-    if arguments.json:
-        print(json.dumps([speed.as_dict() for speed in speeds], indent=2))
+        speeds.append(speed.as_dict())
+    return speeds
+
+
+def _print_file_heading():
+    print(
+        "images per second of a batch and milliseconds of one image in the best round; "
+        "memory of the opened model and a batch"
+    )
+    print(
+        f"{'file':<33}{'size':>11}{'batch':>7}{'images/s':>12}{'one image':>13}"
+        f"{'opening':>12}{'memory':>11}"
+    )
+
+
+def _print_file_speed(speed):
+    memory = "-" if speed.memory is None else f"{speed.memory / 2**20:,.0f} MiB"
+    print(
+        f"{speed.file:<33}{speed.bytes / 1e6:>8.2f} MB{speed.batch_size:>7}"
+        f"{speed.batch_size / speed.inference.best:>12.1f}"
+        f"{1000 * speed.latency.best:>10.2f} ms{1000 * speed.opening.best:>9.1f} ms"
+        f"{memory:>11}",
+        flush=True,
+    )
 
 
 def _print_heading(speed):

@@ -4,6 +4,7 @@ import contextlib
 import pathlib
 
 from cct_keras.atomic_file import atomic_file
+from cct_keras.checks import ACTIVATIONS
 from cct_keras.cli.printing import print_notes
 from cct_keras.cli.quiet import import_keras_quietly
 from cct_keras.errors import CheckpointError
@@ -60,6 +61,12 @@ def add_parser(subparsers) -> None:
         "of the named variant)",
     )
     parser.add_argument(
+        "--activation",
+        choices=ACTIVATIONS,
+        help="activation of the feed-forward layers, which a PyTorch file does not "
+        "record (default: gelu)",
+    )
+    parser.add_argument(
         "--grid",
         type=int,
         nargs=2,
@@ -93,7 +100,7 @@ def run(arguments) -> None:
     _check_suffix(out, arguments.to)
     overrides = {
         name: getattr(arguments, name)
-        for name in ("num_classes", "input_shape", "num_heads")
+        for name in ("num_classes", "input_shape", "num_heads", "activation")
         if getattr(arguments, name) is not None
     }
     checkpoint, architecture = _read(arguments, overrides)
@@ -200,7 +207,7 @@ def _check_logits(model, checkpoint, architecture, overrides):
     from cct_keras.converter.conversion import build_model
     from cct_keras.converter.conversion import largest_difference
 
-    if set(overrides) - {"num_heads"}:
+    if set(overrides) - {"num_heads", "activation"}:
         # A model of another shape computes something else.
         model = build_model(checkpoint, architecture)
     difference = largest_difference(model, checkpoint, architecture)
@@ -234,6 +241,8 @@ def _print_architecture(architecture, checkpoint):
     print(f"classes     {arguments['num_classes']}")
     grid = "" if architecture.grid is None else " {} x {}".format(*architecture.grid)
     print(f"positions   {arguments['positional_embedding'] or 'none'}{grid}")
+    if architecture.activation != "gelu":
+        print(f"activation  {architecture.activation}")
 
 
 def _print_tensors(architecture, checkpoint):

@@ -11,6 +11,9 @@ from cct_keras.cli.options import check_model
 from cct_keras.cli.printing import accuracy_text
 from cct_keras.cli.printing import print_notes
 from cct_keras.cli.quiet import import_keras_quietly
+from cct_keras.cli.quiet import import_tensorflow_quietly
+from cct_keras.cli.quiet import open_quietly
+from cct_keras.model_files import exported_format
 
 
 def add_parser(subparsers) -> None:
@@ -36,10 +39,9 @@ def add_parser(subparsers) -> None:
 
 def run(arguments) -> None:
     """Measures and prints."""
-    check_model(arguments.model)
-    import_keras_quietly(with_tensorflow=True)
+    model = _open(arguments)
     metrics = cct_keras.evaluate(
-        arguments.model,
+        model,
         arguments.data,
         split=arguments.split,
         data_dir=arguments.data_dir,
@@ -49,6 +51,21 @@ def run(arguments) -> None:
         return
     print_notes(metrics["notes"], arguments.speak)
     _print_metrics(metrics)
+
+
+def _open(arguments):
+    """The model, with everything that would talk when it is first imported."""
+    if exported_format(arguments.model) is None:
+        check_model(arguments.model)
+        import_keras_quietly(with_tensorflow=True)
+        return arguments.model
+    engine = open_quietly(arguments.model)
+    from cct_keras.data.readers.table import find_reader
+
+    reader = find_reader(arguments.data)
+    if reader is not None and reader.takes_data_dir:
+        import_tensorflow_quietly()
+    return engine
 
 
 def _print_metrics(metrics):

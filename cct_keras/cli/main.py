@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 
 import cct_keras
+from cct_keras.errors import one_line
 from cct_keras.spelling import did_you_mean
 
 # Each is a module beside this one, with `add_parser(subparsers)` and `run(arguments)`.
@@ -20,6 +21,7 @@ COMMANDS = (
     "probe",
     "evaluate",
     "predict",
+    "export",
     "benchmark",
     "convert",
 )
@@ -58,12 +60,22 @@ def main(argv: list[str] | None = None) -> int:
         # The reader of the output, such as `head`, has read enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception as error:
-        message = arguments.speak(str(error) or type(error).__name__)
-        print(f"cct-keras: error: {_one_line(message)}", file=sys.stderr)
+        message = arguments.speak(_reason(error))
+        print(f"cct-keras: error: {one_line(message)}", file=sys.stderr)
         return _exit(2, arguments)
     except KeyboardInterrupt:
         return _exit(130, arguments)
     return 0
+
+
+def _reason(error):
+    if type(error) is ModuleNotFoundError and error.name:
+        # Where only the runtime is installed, most commands are out of reach.
+        return (
+            f"{error.name.partition('.')[0]} is not installed: run `pip install "
+            "cct-keras`, which installs all that this command needs"
+        )
+    return str(error) or type(error).__name__
 
 
 def _exit(code, arguments):
@@ -84,7 +96,7 @@ class _Parser(argparse.ArgumentParser):
     """Says in one line what is wrong, without the usage."""
 
     def error(self, message):
-        print(f"{self.prog}: error: {_one_line(message)}", file=sys.stderr)
+        print(f"{self.prog}: error: {one_line(message)}", file=sys.stderr)
         sys.exit(2)
 
 
@@ -220,12 +232,6 @@ def _value_text(value):
         return shlex.quote(ast.literal_eval(value))
     words = value.strip("()[]").replace(",", " ").split()
     return " ".join(word.strip("'\"") for word in words)
-
-
-def _one_line(message):
-    """One line, in which a hostile file name cannot control the terminal."""
-    text = " ".join(message.split())
-    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 if __name__ == "__main__":

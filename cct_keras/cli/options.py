@@ -13,8 +13,9 @@ DATA_HELP = (
     "of images per class, a folder of idx files, or an .npz file"
 )
 MODEL_HELP = (
-    "a .keras file or a run folder that `train` wrote, or VARIANT.TAG of known "
-    "weights, such as cct_2_3x2_32.cifar10_jpeg"
+    "a .keras file or a run folder that `train` wrote, an .onnx, .tflite or .xml file "
+    "or SavedModel that `export` wrote, or VARIANT.TAG of known weights, such as "
+    "cct_2_3x2_32.cifar10_jpeg"
 )
 
 

@@ -1,6 +1,5 @@
 """`cct-keras predict`: what a trained model sees in images."""
 
-import json
 import pathlib
 import sys
 
@@ -9,6 +8,9 @@ from cct_keras.cli.options import MODEL_HELP
 from cct_keras.cli.options import add_json
 from cct_keras.cli.options import check_model
 from cct_keras.cli.quiet import import_keras_quietly
+from cct_keras.cli.quiet import open_quietly
+from cct_keras.model_files import exported_format
+from cct_keras.quiet import silent_stderr
 
 FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -43,31 +45,29 @@ def add_parser(subparsers) -> None:
 
 def run(arguments) -> None:
     """Prints the classes of the images that can be read, then the first error."""
-    check_model(arguments.model)
     figure = arguments.figure
     if figure is not None and figure.suffix not in FIGURE_SUFFIXES:
         raise ValueError(
             f"--figure must end in {', '.join(FIGURE_SUFFIXES)}. Received: {figure}"
         )
-    import_keras_quietly()
-    rows = cct_keras.predict(arguments.model, arguments.images, top=arguments.top)
-    readable = [row for row in rows if "classes" in row]
-    if arguments.json:
-        print(json.dumps(rows, indent=2))
-    else:
-        _print_classes(readable)
-    if figure is not None and readable:
+    rows = _classify(arguments)
+    from cct_keras.runtime.printing import print_predictions
+    from cct_keras.runtime.printing import refuse_unreadable
+
+    print_predictions(rows, as_json=arguments.json)
+    if figure is not None and any("classes" in row for row in rows):
         from cct_keras.report.preview import write_predictions
 
         print(f"figure: {write_predictions(figure, rows)}", file=sys.stderr)
-    errors = [row["error"] for row in rows if "error" in row]
-    if errors:
-        others = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        raise ValueError(f"{errors[0]}{others}")
+    refuse_unreadable(rows)
 
 
-def _print_classes(rows):
-    for row in rows:
-        print(row["image"])
-        for prediction in row["classes"]:
-            print(f"  {prediction['probability']:>7.2%}  {prediction['name']}")
+def _classify(arguments):
+    if exported_format(arguments.model) is None:
+        check_model(arguments.model)
+        import_keras_quietly()
+        return cct_keras.predict(arguments.model, arguments.images, top=arguments.top)
+    engine = open_quietly(arguments.model)
+    # Runtimes also talk while they compute.
+    with silent_stderr(keep_on_error=False):
+        return cct_keras.predict(engine, arguments.images, top=arguments.top)

@@ -1,8 +1,8 @@
 """A quiet start of Keras and TensorFlow for the command line."""
 
-import contextlib
 import os
-import sys
+
+from cct_keras.quiet import silent_stderr
 
 
 def import_keras_quietly(*, with_tensorflow: bool = False) -> None:
@@ -15,7 +15,7 @@ def import_keras_quietly(*, with_tensorflow: bool = False) -> None:
             backend.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    with _silent_stderr():
+    with silent_stderr():
         # On the torch backend Keras has to come before TensorFlow.
         import keras
 
@@ -26,25 +26,25 @@ def import_keras_quietly(*, with_tensorflow: bool = False) -> None:
             import tensorflow  # noqa: F401
 
 
-@contextlib.contextmanager
-def _silent_stderr():
-    """Discards what is written to stderr, unless something fails.
+def open_quietly(path):
+    """Opens an exported model without the messages of its runtime.
 
-    The messages are written to the file descriptor, some before any setting of
-    TensorFlow is read; replacing `sys.stderr` would not reach them.
+    Args:
+        path: What `cct_keras.runtime.open_engine` takes.
+
+    Returns:
+        An `Engine`.
     """
-    import tempfile
+    from cct_keras.runtime.formats import open_engine
 
-    sys.stderr.flush()
-    stderr = os.dup(2)
-    with tempfile.TemporaryFile() as log:
-        os.dup2(log.fileno(), 2)
-        try:
-            yield
-        except BaseException:
-            log.seek(0)
-            os.write(stderr, log.read())
-            raise
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
+    with silent_stderr(keep_on_error=False):
+        return open_engine(path)
+
+
+def import_tensorflow_quietly() -> None:
+    """Imports TensorFlow alone, which reads data sets of tensorflow-datasets."""
+    from cct_keras.runtime.packages import import_package
+
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    with silent_stderr():
+        import_package("tensorflow", "tensorflow")

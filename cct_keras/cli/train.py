@@ -48,6 +48,7 @@ TOPICS = {
     ),
     "model": (
         "positional_embedding",
+        "activation",
         "dropout",
         "attention_dropout",
         "stochastic_depth",

@@ -54,7 +54,8 @@ def convert(
         **overrides: Arguments of the family's constructor. Another `input_shape`
             resizes the positions and adapts the first convolution to its channels;
             another `num_classes` leaves the head as initialized, with a warning;
-            `classifier_activation=None` returns logits.
+            `classifier_activation=None` returns logits; `num_heads` and `activation`
+            say what a plain checkpoint does not tell.
 
     Returns:
         A functional `keras.Model`.
@@ -158,6 +159,7 @@ def largest_difference(
             padding=architecture.padding,
             pool=architecture.pooling,
             epsilon=architecture.epsilon,
+            activation=architecture.activation,
         )
     if find_tokenizer(model).data_format == "channels_first":
         image = image.transpose(0, 3, 1, 2)
@@ -198,7 +200,8 @@ def to_torch(model: keras.Model, path) -> None:
     """Writes a model for the original PyTorch classes, `strict=True`.
 
     ViT and DeiT are written by timm's names. Adapters are merged. A `.safetensors`
-    file also records the architecture, which `convert` reads back.
+    file also records the architecture, which `convert` reads back. The original classes
+    compute the exact GELU: weights of another activation are for classes of your own.
 
     Args:
         model: A model of this package, with its top.
@@ -217,7 +220,7 @@ def to_torch(model: keras.Model, path) -> None:
             record = {"cct_keras": architecture.to_json()}
             write_safetensors(file, checkpoint.tensors, record)
     elif path.suffix in TORCH_PICKLES:
-        _warn_of_lost_grid(architecture)
+        _warn_of_lost_settings(architecture)
         _write_pickle(checkpoint.tensors, path)
     else:
         raise CheckpointError(
@@ -239,8 +242,15 @@ def _write_pickle(tensors, path):
         torch.save(content, temporary)
 
 
-def _warn_of_lost_grid(architecture):
-    grid = architecture.grid
+def _warn_of_lost_settings(architecture):
+    grid, activation = architecture.grid, architecture.activation
+    if activation != "gelu":
+        warnings.warn(
+            f"to_torch: the file does not tell activation={activation!r}, which the "
+            "original classes do not have; pass it to convert, or write a .safetensors "
+            "file",
+            stacklevel=3,
+        )
     if grid is not None and grid[0] != grid[1]:
         warnings.warn(
             f"to_torch: the file does not tell that its positions are a grid of "

@@ -49,7 +49,14 @@ def infer(
     tensors, table = checkpoint.tensors, checkpoint.table
     known = {k: v for k, v in (known or {}).items() if v is not None}
     record = checkpoint.record
+    activation = known.get("activation", "gelu")
     if record is not None:
+        asked, activation = known.get("activation"), record.activation
+        if asked not in (None, activation):
+            raise CheckpointError(
+                f"the file records activation={activation!r}; with {asked!r} its "
+                "weights would compute something else"
+            )
         known = {**record.arguments, **known}
         grid = grid or record.grid
 
@@ -98,6 +105,8 @@ def infer(
         if name in draft.row.defaults:
             default = {**draft.row.defaults, **checkpoint.arguments}[name]
             arguments[name] = known.get(name, default)
+    if activation != "gelu":
+        arguments["activation"] = activation
     if "distillation_token" in prefix:
         arguments["distillation_head"] = has("head_dist/kernel")
 

@@ -18,6 +18,7 @@ def forward(
     padding: int | None = None,
     pool=(3, 2, 1),
     epsilon: float = 1e-5,
+    activation: str = "gelu",
 ) -> np.ndarray:
     """Logits of the original architecture.
 
@@ -29,6 +30,7 @@ def forward(
         padding: Their padding, likewise.
         pool: Kernel, stride and padding of the max-pooling.
         epsilon: Epsilon of the normalizations.
+        activation: Activation of the feed-forward layers.
 
     Returns:
         Array `(batch, classes)`.
@@ -36,7 +38,7 @@ def forward(
     from scipy.special import softmax
 
     if "patch_embed.proj.weight" in state:
-        return _forward_vit(state, images, num_heads, epsilon)
+        return _forward_vit(state, images, num_heads, epsilon, activation)
     patches = "tokenizer.conv_layers.0.0.bias" in state
     x = images.astype("float64")
     i = 0
@@ -64,7 +66,7 @@ def forward(
         y = _norm(x, state, f"{block}.pre_norm", epsilon)
         x = x + _attention(y, state, f"{block}.self_attn", num_heads)
         x = _norm(x, state, f"{block}.norm1", epsilon)
-        y = _gelu(_linear(x, state, f"{block}.linear1"))
+        y = ACTIVATIONS[activation](_linear(x, state, f"{block}.linear1"))
         x = x + _linear(y, state, f"{block}.linear2")
         j += 1
     x = _norm(x, state, "classifier.norm", epsilon)
@@ -77,7 +79,7 @@ def forward(
     return _linear(x, state, "classifier.fc")
 
 
-def _forward_vit(state, images, num_heads, epsilon):
+def _forward_vit(state, images, num_heads, epsilon, activation):
     """The textbook order, by timm's names; two heads are averaged."""
     x = _patches(images.astype("float64"), state, "patch_embed.proj")
     x = x.reshape(len(x), -1, x.shape[-1])
@@ -90,7 +92,7 @@ def _forward_vit(state, images, num_heads, epsilon):
         y = _norm(x, state, f"{block}.norm1", epsilon)
         x = x + _attention(y, state, f"{block}.attn", num_heads)
         y = _norm(x, state, f"{block}.norm2", epsilon)
-        y = _gelu(_linear(y, state, f"{block}.mlp.fc1"))
+        y = ACTIVATIONS[activation](_linear(y, state, f"{block}.mlp.fc1"))
         x = x + _linear(y, state, f"{block}.mlp.fc2")
         j += 1
     x = _norm(x, state, "norm", epsilon)
@@ -113,6 +115,17 @@ def _gelu(x):
     from scipy.special import erf
 
     return 0.5 * x * (1.0 + erf(x / math.sqrt(2.0)))
+
+
+def _gelu_tanh(x):
+    return 0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def _relu(x):
+    return np.maximum(x, 0.0)
+
+
+ACTIVATIONS = {"gelu": _gelu, "gelu_tanh": _gelu_tanh, "relu": _relu}
 
 
 def _windows(x, size, stride, padding, fill):

@@ -7,6 +7,7 @@ import numpy as np
 
 from cct_keras.data.fingerprint import digest_images
 from cct_keras.data.fingerprint import fingerprint
+from cct_keras.data.fitting import image_batches
 from cct_keras.data.images import ImageFormat
 from cct_keras.data.images import load_images
 from cct_keras.data.inspection import inspect
@@ -137,6 +138,25 @@ class Dataset:
         [100, 100, 100, 60]
         """
         return evaluation_pipeline(self, getattr(self, split), batch_size)
+
+    def batches(self, split: str = "test", batch_size: int = 128):
+        """Makes the images of `pipeline` with NumPy alone, one batch after the other.
+
+        Args:
+            split: `"train"`, `"validation"` or `"test"`.
+            batch_size: Images a batch; the last batch may have fewer.
+
+        Yields:
+            float32 arrays `(images, height, width, channels)` of values from 0 to 255.
+
+        Example:
+
+        >>> [len(images) for images in load_data("digits").batches("test", 100)]
+        [100, 100, 100, 60]
+        """
+        return image_batches(
+            getattr(self, split).images, self.image_size, self.crop, batch_size
+        )
 
     def padded_pipeline(
         self,

@@ -2,14 +2,15 @@
 
 import concurrent.futures
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
-from cct_keras.data.resize import central_crop_resize
 from cct_keras.data.store import ImageArray
 from cct_keras.data.store import ImageFiles
 from cct_keras.data.store import RaggedImages
 from cct_keras.data.store import memory_budget
+from cct_keras.runtime.resize import central_crop_resize
 
 
 class FittedImages:
@@ -91,3 +92,39 @@ def fit_images(
         return ImageArray(
             np.stack(list(pool.map(fitted.__getitem__, range(len(store)))))
         )
+
+
+def image_batches(
+    store: ImageArray | RaggedImages | ImageFiles,
+    size: tuple[int, int],
+    crop: float,
+    batch_size: int,
+) -> Iterator[np.ndarray]:
+    """Cuts and resizes the images of a store, one batch after the other.
+
+    Args:
+        store: The images.
+        size: Height and width of the result.
+        crop: Share of an image that is kept.
+        batch_size: Images a batch; the last batch may have fewer.
+
+    Yields:
+        float32 arrays `(images, height, width, channels)`.
+
+    Example:
+
+    >>> large = ImageArray(np.zeros((10, 40, 60, 3), "uint8"))
+    >>> [len(images) for images in image_batches(large, (32, 32), 1.0, batch_size=8)]
+    [8, 2]
+    """
+    fitted = fit_images(store, size, crop, once=False)
+    starts = range(0, len(fitted), batch_size)
+    if isinstance(fitted, ImageArray):
+        for start in starts:
+            yield fitted.array[start : start + batch_size].astype(np.float32)
+        return
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        for start in starts:
+            indices = range(start, min(start + batch_size, len(fitted)))
+            images = list(pool.map(fitted.__getitem__, indices))
+            yield np.stack(images).astype(np.float32)

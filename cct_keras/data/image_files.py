@@ -1,61 +1,17 @@
-"""Image files: their pixels and their sizes, read over a pool of threads."""
+"""Many image files at once: their headers, or their pixels, over a pool of threads."""
 
 import concurrent.futures
 import os
-import re
-import warnings
 from collections.abc import Callable
 from collections.abc import Iterable
 
 import numpy as np
 
 from cct_keras.errors import DataError
-
-# Pillow would also run Ghostscript on an .eps file that is called .jpg.
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
-GRAY_MODES = {"1", "L", "LA", "La", "I", "F"}
-ORIENTATION = 0x0112
-WHITE = (255, 255, 255, 255)
-
-
-def read_image(
-    path: str | os.PathLike,
-    channels: int | None = 3,
-    *,
-    shrink: int | None = None,
-) -> np.ndarray:
-    """Reads the pixels of an image file, upright, with transparency over white.
-
-    Args:
-        path: A JPEG, PNG, WebP, BMP, GIF or TIFF file. Of an animation it is the
-            first frame.
-        channels: 1 or 3. `None` gives 1 for a gray image and 3 for any other one.
-        shrink: If the shorter side is longer than this, the image is reduced so
-            that its shorter side has this length.
-
-    Returns:
-        A uint8 array `(height, width, channels)`.
-
-    Example:
-
-    >>> read_image("photo.jpg").shape  # Needs the file.  # doctest: +SKIP
-    (480, 640, 3)
-    """
-    if channels not in (None, 1, 3):
-        raise ValueError(
-            "read_image: `channels` must be 1, 3 or None. "
-            f"Received: channels={channels!r}"
-        )
-    if shrink is not None and shrink < 1:
-        raise ValueError(
-            f"read_image: `shrink` must be positive. Received: shrink={shrink!r}"
-        )
-    # For a broken file the decoders of Pillow raise errors of almost any kind.
-    try:
-        with _open(path) as image:
-            return _decode(image, channels, shrink)
-    except Exception as error:
-        raise DataError(f"{path}: {_reason(path, error)}") from error
+from cct_keras.runtime.image_files import explain_error
+from cct_keras.runtime.image_files import find_orientation
+from cct_keras.runtime.image_files import is_gray
+from cct_keras.runtime.image_files import open_image
 
 
 def read_headers(
@@ -101,7 +57,7 @@ def read_images(
 
     Example:
 
-    >>> read_images([], read_image)
+    >>> read_images([], len)
     ([], {})
     """
     paths, broken = list(paths), {}
@@ -118,126 +74,17 @@ def read_images(
     return results, {path: broken[path] for path in paths if path in broken}
 
 
-def _open(path):
-    from PIL import Image
-
-    _silence_pillow()
-    return Image.open(path, formats=FORMATS)
-
-
-def _silence_pillow():
-    # `warnings.catch_warnings` is not thread-safe, so this holds for the process.
-    rule = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
-    if rule not in warnings.filters:
-        warnings.filterwarnings("ignore", module=r"PIL\.")
-
-
-def _reason(path, error):
-    from PIL import Image
-    from PIL import UnidentifiedImageError
-
-    if isinstance(error, DataError):
-        return str(error)
-    if isinstance(error, FileNotFoundError):
-        return "no such file"
-    if isinstance(error, UnidentifiedImageError):
-        empty = os.path.getsize(path) == 0
-        return "empty file" if empty else f"not one of {', '.join(FORMATS)}"
-    if isinstance(error, Image.DecompressionBombError):
-        return "too many pixels, possibly a decompression bomb"
-    lines = str(error).splitlines()
-    return lines[0] if lines else type(error).__name__
-
-
 def _read_header(path):
     from PIL import Image
 
     try:
-        with _open(path) as image:
+        with open_image(path) as image:
             width, height = image.size
             # The method that PNG images override would decode the whole image.
-            orientation = _orientation(image, Image.Image.getexif)
+            orientation = find_orientation(image, Image.Image.getexif)
             # Pillow turns the size of a TIFF file by itself.
             if orientation >= 5 and image.format != "TIFF":
                 width, height = height, width
-            return height, width, 1 if _is_gray(image) else 3
+            return height, width, 1 if is_gray(image) else 3
     except Exception as error:
-        raise DataError(f"{path}: {_reason(path, error)}") from error
-
-
-def _orientation(image, getexif):
-    # Corrupt EXIF data is no reason to refuse an image.
-    try:
-        value = getexif(image).get(ORIENTATION, 1)
-    except Exception:
-        return 1
-    return value if value in range(1, 9) else 1
-
-
-def _is_gray(image):
-    if image.mode == "P":
-        colors = np.reshape(image.getpalette("RGB"), (-1, 3))
-        return bool((colors == colors[:, :1]).all())
-    return image.mode in GRAY_MODES or image.mode.startswith("I;")
-
-
-def _decode(image, channels, shrink):
-    from PIL import Image
-
-    width, height = image.size
-    target = box = None
-    if shrink is not None and min(width, height) > shrink:
-        ratio = shrink / min(width, height)
-        target = max(shrink, round(width * ratio)), max(shrink, round(height * ratio))
-        # A JPEG file is then decoded at a half, a quarter or an eighth of its size.
-        _, box = image.draft(None, target) or (None, None)
-    image.load()
-    orientation = _orientation(image, type(image).getexif)
-    mode = "L" if (channels or (1 if _is_gray(image) else 3)) == 1 else "RGB"
-    image = _convert(image, mode)
-    if target is not None:
-        image = image.resize(target, Image.Resampling.BICUBIC, box)
-    pixels = np.asarray(_turn(image, orientation))
-    return np.array(pixels if pixels.ndim == 3 else pixels[..., None])
-
-
-def _convert(image, mode):
-    from PIL import Image
-
-    if image.mode.startswith("I;") or image.mode in ("I", "F"):
-        image = _from_deep(image)
-    elif image.has_transparency_data:
-        canvas = Image.new("RGBA", image.size, WHITE)
-        canvas.alpha_composite(image.convert("RGBA"))
-        image = canvas.convert("RGB")
-    elif image.mode == "P":
-        image = image.convert("RGB")
-    return image if image.mode == mode else image.convert(mode)
-
-
-def _from_deep(image):
-    """Reduces a gray image of 16 bits to 8 bits; Pillow would clip it at 255."""
-    from PIL import Image
-
-    pixels = np.asarray(image)
-    if image.mode == "F" or pixels.min() < 0 or pixels.max() > 65535:
-        raise DataError("gray pixels of 32 bits; 8 or 16 bits are expected")
-    # Some versions of Pillow read 16 bits as mode I.
-    return Image.fromarray(np.rint(pixels / 257).astype(np.uint8))
-
-
-def _turn(image, orientation):
-    # `ImageOps.exif_transpose` fails on EXIF data that it cannot write back.
-    from PIL import Image
-
-    turn = Image.Transpose
-    methods = {
-        2: turn.FLIP_LEFT_RIGHT,
-        3: turn.ROTATE_180,
-        4: turn.FLIP_TOP_BOTTOM,
-        5: turn.TRANSPOSE,
-        6: turn.ROTATE_270,
-        7: turn.TRANSVERSE,
-        8: turn.ROTATE_90,
-    }
-    return image.transpose(methods[orientation]) if orientation > 1 else image
+        raise DataError(f"{path}: {explain_error(path, error)}") from error

@@ -6,16 +6,16 @@ import pathlib
 import numpy as np
 
 from cct_keras.data.broken_files import leave_out_broken
-from cct_keras.data.image_files import read_image
 from cct_keras.data.image_files import read_images
 from cct_keras.data.raw import RawData
-from cct_keras.data.resize import central_crop_resize
-from cct_keras.data.resize import resize
 from cct_keras.data.store import ImageArray
 from cct_keras.data.store import ImageFiles
 from cct_keras.data.store import RaggedImages
 from cct_keras.data.store import memory_budget
 from cct_keras.errors import DataError
+from cct_keras.runtime.image_files import read_image
+from cct_keras.runtime.resize import central_crop_resize
+from cct_keras.runtime.resize import resize
 
 # Training images keep this many times the model's size, for crops to choose from.
 MARGIN = 1.25

@@ -12,6 +12,7 @@ from cct_keras.layers.encoder_block import EncoderBlock
 from cct_keras.models.adapter_targets import PROJECTIONS
 from cct_keras.models.adapter_targets import adapter_places
 from cct_keras.models.inspection import encoder_blocks
+from cct_keras.models.plain_weights import check_not_quantized
 from cct_keras.models.plain_weights import plain_weights
 
 
@@ -49,6 +50,7 @@ def add_lora(
         raise ValueError(
             f"add_lora: {model.name!r} has adapters already; merge_lora(model) first"
         )
+    check_not_quantized(model)
     alpha = rank if alpha is None else alpha
     check_lora("add_lora", {"rank": rank, "alpha": alpha, "targets": ()})
     names = adapter_places(targets, [block.name for block in encoder_blocks(model)])

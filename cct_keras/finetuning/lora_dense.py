@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from cct_keras.checks import check_positive
+from cct_keras.errors import QuantizedModelError
 
 
 @keras.saving.register_keras_serializable(package="cct_keras")
@@ -83,6 +84,12 @@ class LoRADense(keras.layers.Layer):
             for weight in (self.kernel, self.lora_a, self.lora_b)
         )
         return kernel + (a @ b) * (self.alpha / self.rank)
+
+    def quantize(self, mode=None, type_check=True, config=None):
+        # Keras would only warn, and leave the largest part of the model in float.
+        raise QuantizedModelError(
+            f"{self.path!r} has an adapter: quantize what merge_lora(model) returns"
+        )
 
     def compute_output_shape(self, input_shape):
         return (*input_shape[:-1], self.units)

@@ -7,6 +7,7 @@ import numpy as np
 
 from cct_keras.pretrained.catalog import TRAINED_ON
 from cct_keras.pretrained.catalog import class_names as known_class_names
+from cct_keras.runtime.ranking import likeliest_classes
 
 
 def decode_predictions(
@@ -44,13 +45,7 @@ def decode_predictions(
             f"`class_names` must name each of the {rows.shape[1]} columns of "
             f"`probabilities`. Received: {len(names)} names"
         )
-    return [
-        [
-            {"name": names[index], "probability": float(row[index])}
-            for index in np.argsort(-row, kind="stable")[:top]
-        ]
-        for row in rows
-    ]
+    return likeliest_classes(rows, names, top)
 
 
 def _as_rows(probabilities):

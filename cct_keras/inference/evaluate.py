@@ -1,17 +1,16 @@
 """How good a model is on a data set."""
 
 import dataclasses
+from collections.abc import Callable
 
-import keras
 import numpy as np
 
 from cct_keras.data.dataset import Dataset
 from cct_keras.data.dataset import load_evaluation_data
 from cct_keras.errors import DataError
-from cct_keras.inference.classifier import find_preprocessing
-from cct_keras.inference.classifier import load_classifier
-from cct_keras.inference.forward import run_on_batch
 from cct_keras.inference.metrics import classification_metrics
+from cct_keras.inference.open_model import open_model
+from cct_keras.runtime.resize import central_crop_resize
 
 
 def evaluate(
@@ -21,7 +20,8 @@ def evaluate(
 
     Args:
         model: What `load_classifier` takes: a model that `train` made, its file or
-            folder, or `VARIANT.TAG`.
+            folder, or `VARIANT.TAG`. Or a file that `export` wrote, which needs no
+            Keras.
         data: What `load_data` takes, or what it returned.
         split: `"test"`, `"validation"` or `"train"`. If the data have no such split,
             the images that `train` cut off for it are measured, provided that the
@@ -40,33 +40,40 @@ def evaluate(
     >>> metrics["count"], metrics["top1"] > 0.98
     (360, True)
     """
-    model = load_classifier(model)
-    preprocessing = find_preprocessing(model)
+    engine = open_model(model)
+    metadata = engine.metadata
     if not isinstance(data, Dataset):
         data = load_evaluation_data(
             data,
             split,
-            image_size=preprocessing.image_size,
-            channels=model.input_shape[-1],
-            crop=preprocessing.crop,
-            interpolation=preprocessing.interpolation,
-            trained_on=preprocessing.trained_on,
+            image_size=metadata.image_size,
+            channels=metadata.channels,
+            crop=metadata.crop,
+            interpolation=metadata.interpolation,
+            trained_on=metadata.trained_on,
             data_dir=data_dir,
         )
-    names = preprocessing.class_names
-    if names is not None and names != data.class_names:
+    names = metadata.class_names
+    if metadata.class_names_known and names != data.class_names:
         data = _with_classes_in_order(data, names)
-    _, metrics = measure(model, data, split, batch_size)
+
+    def compute(images):
+        return engine.probabilities(_fit(images, metadata))
+
+    _, metrics = measure(compute, data, split, batch_size)
     return {**metrics, "notes": list(data.notes)}
 
 
 def measure(
-    model: keras.Model, data: Dataset, split: str, batch_size: int = 128
+    compute: Callable[[np.ndarray], np.ndarray],
+    data: Dataset,
+    split: str,
+    batch_size: int = 128,
 ) -> tuple[np.ndarray, dict]:
     """Measures a model on a split whose classes are in the order of its outputs.
 
     Args:
-        model: A model that takes raw images and returns probabilities.
+        compute: From a batch of raw images to their probabilities.
         data: The data.
         split: `"test"`, `"validation"` or `"train"`.
         batch_size: Images in a batch.
@@ -74,9 +81,8 @@ def measure(
     Returns:
         The probabilities of all images of the split, and the metrics.
     """
-    batches = data.pipeline(split, batch_size).as_numpy_iterator()
     probabilities = np.concatenate(
-        [run_on_batch(model, images) for images, _ in batches]
+        [compute(images) for images in data.batches(split, batch_size)]
     )
     labels = getattr(data, split).labels
     return probabilities, classification_metrics(
@@ -109,6 +115,19 @@ def find_mistakes(data: Dataset, split: str, probabilities, count: int = 24) -> 
         "predictions": [data.class_names[predictions[i]] for i in worst],
         "confidences": [float(confidences[i]) for i in worst],
     }
+
+
+def _fit(images, metadata):
+    """Images of data that were loaded for a model of another size."""
+    if images.shape[1:3] == metadata.image_size:
+        return images
+    settings = (metadata.image_size, metadata.crop)
+    return np.stack(
+        [
+            central_crop_resize(image, *settings, interpolation=metadata.interpolation)
+            for image in images
+        ]
+    )
 
 
 def _with_classes_in_order(data, names):

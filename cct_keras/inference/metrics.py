@@ -1,6 +1,10 @@
-"""How good the probabilities of a classifier are, as plain JSON values."""
+"""How good the probabilities of a classifier are, as plain JSON values.
 
-import warnings
+NumPy alone: exported models are measured where neither scikit-learn nor SciPy is
+installed. A test compares the numbers with theirs.
+"""
+
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,6 +13,8 @@ CALIBRATION_BINS = 15
 SMALLEST_PROBABILITY = 1e-7
 # Probabilities in float16 or bfloat16 do not sum to exactly one.
 SUM_TOLERANCE = 0.02
+# 95 % of a normal distribution are within so many standard deviations.
+NORMAL_95 = 1.959963984540054
 
 
 def classification_metrics(
@@ -49,8 +55,6 @@ def classification_metrics(
     >>> metrics["top1"], metrics["confusion"]
     (0.5, [[1, 0], [1, 0]])
     """
-    from sklearn.metrics import log_loss
-
     labels, probabilities = np.asarray(labels), np.asarray(probabilities)
     _check(labels, probabilities, class_names)
     count, classes = probabilities.shape
@@ -65,15 +69,7 @@ def classification_metrics(
         "top1": float(correct.mean()),
         "top1_ci95": list(wilson_interval(int(correct.sum()), count)),
         "top5": _top5(labels, probabilities, of_truth) if classes > 5 else None,
-        # As a question of yes or no, "is it the truth?": for several classes
-        # scikit-learn wants rows that sum to exactly one.
-        "loss": float(
-            log_loss(
-                np.ones(count),
-                of_truth.astype("float64").clip(SMALLEST_PROBABILITY, 1),
-                labels=[0, 1],
-            )
-        ),
+        "loss": _log_loss(of_truth),
         "ece": sum(
             row["count"] / count * abs(row["accuracy"] - row["confidence"])
             for row in bins
@@ -110,8 +106,6 @@ def wilson_interval(correct: int, count: int) -> tuple[float, float]:
     >>> round(low, 3), round(high, 3)
     (0.237, 0.763)
     """
-    from scipy.stats import binomtest
-
     if not 0 <= correct <= count:
         raise ValueError(
             "`correct` must be between 0 and count. "
@@ -119,8 +113,15 @@ def wilson_interval(correct: int, count: int) -> tuple[float, float]:
         )
     if count == 0:
         return 0.0, 1.0
-    interval = binomtest(correct, count).proportion_ci(0.95, method="wilson")
-    return float(interval.low), float(interval.high)
+    wrong, square = count - correct, NORMAL_95**2
+    center = (correct + square / 2) / (count + square)
+    spread = NORMAL_95 * math.sqrt(correct * wrong / count + square / 4)
+    spread /= count + square
+    # At the ends of the range the formula is off by a rounding error.
+    return (
+        center - spread if correct else 0.0,
+        center + spread if wrong else 1.0,
+    )
 
 
 def _check(labels, probabilities, class_names):
@@ -155,12 +156,14 @@ def _check(labels, probabilities, class_names):
 
 
 def _confusion(labels, predicted, classes):
-    from sklearn.metrics import confusion_matrix
+    pairs = labels.astype("int64") * classes + predicted
+    return np.bincount(pairs, minlength=classes**2).reshape(classes, classes)
 
-    with warnings.catch_warnings():
-        # scikit-learn takes a single class for a mistake.
-        warnings.filterwarnings("ignore", "A single label", UserWarning)
-        return confusion_matrix(labels, predicted, labels=range(classes))
+
+def _log_loss(of_truth):
+    losses = -np.log(of_truth.astype("float64").clip(SMALLEST_PROBABILITY, 1))
+    # Without the sum a loss of exactly zero would be printed as -0.
+    return float(losses.mean() + 0.0)
 
 
 def _top5(labels, probabilities, of_truth):

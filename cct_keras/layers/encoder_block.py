@@ -1,5 +1,7 @@
 import keras
 
+from cct_keras.checks import ACTIVATIONS
+from cct_keras.checks import check_choice
 from cct_keras.checks import check_positive
 from cct_keras.checks import check_rate
 from cct_keras.kernels.remat import remat
@@ -28,12 +30,14 @@ class EncoderBlock(AdaptableLayer):
         num_heads: Number of attention heads.
         hidden_dim: Width of the feed-forward layer.
         attention_dropout: Dropout on the attention weights.
-        dropout_rate: Dropout after the projections and the GELU.
+        dropout_rate: Dropout after the projections and the activation.
         drop_path_rate: Stochastic depth on both branches.
         qkv_bias: Whether the query, key and value projection has a bias.
         pre_norm: Whether to use the textbook order instead, in which
             the second normalization sees the feed-forward branch only.
         epsilon: Epsilon of the normalizations.
+        activation: Activation of the feed-forward layer: `"gelu"`, `"gelu_tanh"` or
+            `"relu"`.
         remat: Whether to keep only the input of the block for the backward pass, and
             to compute the rest again there: less memory, more time.
 
@@ -64,6 +68,7 @@ class EncoderBlock(AdaptableLayer):
         qkv_bias: bool = False,
         pre_norm: bool = False,
         epsilon: float = 1e-5,
+        activation: str = "gelu",
         remat: bool = False,
         **kwargs,
     ):
@@ -75,6 +80,7 @@ class EncoderBlock(AdaptableLayer):
             dropout_rate=dropout_rate,
             drop_path_rate=drop_path_rate,
         )
+        check_choice("EncoderBlock", ACTIVATIONS, activation=activation)
         self.num_heads = num_heads
         self.hidden_dim = hidden_dim
         self.attention_dropout = attention_dropout
@@ -83,6 +89,7 @@ class EncoderBlock(AdaptableLayer):
         self.qkv_bias = qkv_bias
         self.pre_norm = pre_norm
         self.epsilon = epsilon
+        self.activation = activation
         self.remat = remat
 
         # A frozen block that comes from a file freezes its sublayers here: Keras hands
@@ -100,7 +107,11 @@ class EncoderBlock(AdaptableLayer):
         self.drop_path1 = DropPath(drop_path_rate, name="drop_path1", **shared)
         self.norm2 = LayerNormalization(epsilon=epsilon, name="norm2", **shared)
         self.feed_forward = FeedForward(
-            hidden_dim, dropout_rate=dropout_rate, name="feed_forward", **shared
+            hidden_dim,
+            dropout_rate=dropout_rate,
+            activation=activation,
+            name="feed_forward",
+            **shared,
         )
         self.drop_path2 = DropPath(drop_path_rate, name="drop_path2", **shared)
         # A subclass replaces the linear layers of the whole block in one place.
@@ -168,7 +179,8 @@ class EncoderBlock(AdaptableLayer):
         save_settings(store, self._settings())
 
     def load_own_variables(self, store):
-        check_settings(self, store, self._settings())
+        # Files have no entry from before there was a choice.
+        check_settings(self, store, self._settings(), {"activation": "gelu"})
 
     def _settings(self):
         """What changes the function of the block besides its weights."""
@@ -178,6 +190,7 @@ class EncoderBlock(AdaptableLayer):
             "qkv_bias": bool(self.qkv_bias),
             "pre_norm": bool(self.pre_norm),
             "epsilon": float(self.epsilon),
+            "activation": self.activation,
         }
 
     def get_config(self):
@@ -192,6 +205,7 @@ class EncoderBlock(AdaptableLayer):
                 "qkv_bias": self.qkv_bias,
                 "pre_norm": self.pre_norm,
                 "epsilon": self.epsilon,
+                "activation": self.activation,
                 "remat": self.remat,
             }
         )

@@ -1,19 +1,23 @@
 import keras
 from keras import ops
 
+from cct_keras.checks import ACTIVATIONS
+from cct_keras.checks import check_choice
 from cct_keras.checks import check_positive
 from cct_keras.checks import check_rate
-from cct_keras.kernels.gelu import gelu
+from cct_keras.kernels.activation import activate
 from cct_keras.layers.adaptable_layer import AdaptableLayer
 
 
 @keras.saving.register_keras_serializable(package="cct_keras")
 class FeedForward(AdaptableLayer):
-    """The two-layer network of a transformer block, with the exact GELU.
+    """The two-layer network of a transformer block.
 
     Args:
         hidden_dim: Width of the hidden layer.
-        dropout_rate: Dropout after the GELU and after the second linear layer.
+        dropout_rate: Dropout after the activation and after the second linear layer.
+        activation: `"gelu"`, the exact one; `"gelu_tanh"`, its approximation; or
+            `"relu"`.
 
     Input shape:
         `(batch, ..., dim)`
@@ -28,12 +32,21 @@ class FeedForward(AdaptableLayer):
     (2, 64, 128)
     """
 
-    def __init__(self, hidden_dim: int, *, dropout_rate: float = 0.0, **kwargs):
+    def __init__(
+        self,
+        hidden_dim: int,
+        *,
+        dropout_rate: float = 0.0,
+        activation: str = "gelu",
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         check_positive("FeedForward", hidden_dim=hidden_dim)
         check_rate("FeedForward", dropout_rate=dropout_rate)
+        check_choice("FeedForward", ACTIVATIONS, activation=activation)
         self.hidden_dim = hidden_dim
         self.dropout_rate = dropout_rate
+        self.activation = activation
 
     def build(self, input_shape):
         dim = input_shape[-1]
@@ -51,7 +64,7 @@ class FeedForward(AdaptableLayer):
     def call(self, tokens, training=None):
         # One token a row: matrices are multiplied faster than batches of them.
         x = ops.reshape(tokens, (-1, tokens.shape[-1]))
-        x = self.drop1(gelu(self.linear1(x), training))
+        x = self.drop1(activate(self.linear1(x), self.activation, training))
         x = ops.reshape(self.linear2(x), (-1, *ops.shape(tokens)[1:]))
         return self.drop2(x)
 
@@ -61,6 +74,10 @@ class FeedForward(AdaptableLayer):
     def get_config(self):
         config = super().get_config()
         config.update(
-            {"hidden_dim": self.hidden_dim, "dropout_rate": self.dropout_rate}
+            {
+                "hidden_dim": self.hidden_dim,
+                "dropout_rate": self.dropout_rate,
+                "activation": self.activation,
+            }
         )
         return config

@@ -2,11 +2,12 @@ import keras
 from keras import ops
 
 from cct_keras.checks import check_rank
+from cct_keras.layers.adaptable_layer import AdaptableLayer
 from cct_keras.layers.attention_scores import spec_with_scores
 
 
 @keras.saving.register_keras_serializable(package="cct_keras")
-class SeqPool(keras.layers.Layer):
+class SeqPool(AdaptableLayer):
     """Sequence pooling: a weighted mean of the tokens with learned weights.
 
     Call arguments:
@@ -27,21 +28,19 @@ class SeqPool(keras.layers.Layer):
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
-        self.attention = keras.layers.Dense(
-            1,
-            kernel_initializer=keras.initializers.RandomNormal(stddev=0.02),
-            trainable=self.trainable,
-            dtype=self.dtype_policy,
-            name="attention",
-        )
+        self.attention = self.make_projection("attention", 1)
 
     def build(self, input_shape):
         check_rank("SeqPool", input_shape, ("batch", "tokens", "dim"))
         self.attention.build(input_shape)
 
     def call(self, tokens, return_attention_scores=False):
-        weights = ops.softmax(ops.squeeze(self.attention(tokens), axis=-1), axis=-1)
-        x = ops.squeeze(ops.matmul(weights[:, None], tokens), axis=1)
+        _, length, dim = ops.shape(tokens)
+        # One token a row: a product of batches would compute its shapes at run time,
+        # which LiteRT cannot plan for.
+        scores = self.attention(ops.reshape(tokens, (-1, dim)))
+        weights = ops.softmax(ops.reshape(scores, (-1, length)), axis=-1)
+        x = ops.squeeze(ops.matmul(ops.expand_dims(weights, 1), tokens), axis=1)
         return (x, weights) if return_attention_scores else x
 
     def compute_output_shape(self, input_shape, return_attention_scores=False):

@@ -49,18 +49,22 @@ def load_settings(store) -> dict:
     return json.loads(np.asarray(store[KEY], dtype="uint8").tobytes())
 
 
-def check_settings(layer: keras.layers.Layer, store, settings: dict) -> None:
+def check_settings(
+    layer: keras.layers.Layer, store, settings: dict, earlier: dict | None = None
+) -> None:
     """Refuses weights that were saved by a layer with other settings.
 
     Args:
         layer: The layer that is to have the weights.
         store: The store that Keras hands to `load_own_variables`.
         settings: Those settings of the layer that must agree.
+        earlier: What files without an entry of a setting were saved with. By default
+            a setting without an entry is not compared.
 
     Raises:
         ValueError: Names the layer, the setting and both values.
     """
-    stored = load_settings(store)
+    stored = {**(earlier or {}), **load_settings(store)}
     for name, value in settings.items():
         if name in stored and stored[name] != value:
             raise ValueError(

@@ -157,6 +157,11 @@ class Architecture:
         return self.get("epsilon") or 1e-5
 
     @property
+    def activation(self) -> str:
+        """Activation of the feed-forward layers."""
+        return self.get("activation") or "gelu"
+
+    @property
     def num_classes(self) -> int:
         """Classes of the head; 0 without one."""
         return self.arguments.get("num_classes") or 0
@@ -254,6 +259,7 @@ class Architecture:
             **{name: self.arguments[name] for name in own},
             "hidden_dim": self.hidden_dim,
             "epsilon": self.epsilon,
+            "activation": self.activation,
         }
 
     def same_body(self, other: "Architecture", *, ignore: tuple[str, ...] = ()) -> bool:
@@ -279,7 +285,10 @@ class Architecture:
         return None
 
     def nearest_variant(self) -> str | None:
-        """The variant with this body whose positions and image size come nearest."""
+        """The variant with this body whose positions and image size come nearest.
+
+        Its activation may be another: that is an argument beside the variant.
+        """
         kind = self.arguments.get("positional_embedding")
         shape = self.arguments.get("input_shape")
         side = shape[0] if shape and shape[0] else 32
@@ -292,7 +301,9 @@ class Architecture:
         fitting = [
             name
             for name in VARIANTS
-            if self.same_body(Architecture.from_variant(name), ignore=("epsilon",))
+            if self.same_body(
+                Architecture.from_variant(name), ignore=("epsilon", "activation")
+            )
         ]
         return min(fitting, key=distance, default=None)
 

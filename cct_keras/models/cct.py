@@ -31,6 +31,7 @@ def CCT(
     dropout_rate: float = 0.0,
     attention_dropout: float = 0.1,
     stochastic_depth: float = 0.1,
+    activation: str = "gelu",
     include_top: bool = True,
     pooling: str | None = None,
     classifier_activation="softmax",
@@ -62,10 +63,14 @@ def CCT(
         pooling_padding: Padding of the max-pooling.
         positional_embedding: `"learnable"`, `"sine"`, or `None` or `"none"` for no
             positions.
-        dropout_rate: Dropout after the positions, the projections and the GELU.
+        dropout_rate: Dropout after the positions, the projections and the activation.
         attention_dropout: Dropout on the attention weights.
         stochastic_depth: Drop-path rate of the last block; it grows linearly
             from 0 in the first.
+        activation: Activation of the feed-forward layers: `"gelu"`, the exact one;
+            `"gelu_tanh"`, its approximation without `erf`, which some accelerators
+            lack; or `"relu"`. Published weights are for `"gelu"`; weights of another
+            activation are refused.
         include_top: Whether the model ends in the classifier.
         pooling: What a model without top returns: `None` for the tokens, or
             their `"seq"` (sequence pooling), `"avg"` or `"max"`.
@@ -121,6 +126,7 @@ def CCT(
         dropout_rate=dropout_rate,
         attention_dropout=attention_dropout,
         stochastic_depth=stochastic_depth,
+        activation=activation,
         dtype=dtype,
     )
     top = "seq" if include_top else None

@@ -32,6 +32,7 @@ def DeiT(
     attention_dropout: float = 0.0,
     stochastic_depth: float = 0.1,
     epsilon: float | None = None,
+    activation: str = "gelu",
     distillation_head: bool = True,
     include_top: bool = True,
     pooling: str | None = None,
@@ -61,12 +62,16 @@ def DeiT(
         patch_size: Side of a patch, one token each.
         positional_embedding: `"learnable"`, `"sine"`, or `None` or `"none"` for no
             positions.
-        dropout_rate: Dropout after the positions, the projections and the GELU.
+        dropout_rate: Dropout after the positions, the projections and the activation.
         attention_dropout: Dropout on the attention weights.
         stochastic_depth: Drop-path rate of the last block; it grows linearly
             from 0 in the first.
         epsilon: Epsilon of the normalizations. Defaults to that of the weights, if
             they tell it, and otherwise to 1e-6.
+        activation: Activation of the feed-forward layers: `"gelu"`, the exact one;
+            `"gelu_tanh"`, its approximation without `erf`, which some accelerators
+            lack; or `"relu"`. Published weights are for `"gelu"`; weights of another
+            activation are refused.
         distillation_head: Whether the distillation token has its head. Without,
             only the class token is read, as Hugging Face's `DeiTForImageClassification`
             does.
@@ -126,6 +131,7 @@ def DeiT(
         qkv_bias=True,
         pre_norm=True,
         epsilon=epsilon,
+        activation=activation,
         dtype=dtype,
     )
     tokens = x

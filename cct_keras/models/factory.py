@@ -27,9 +27,10 @@ def create_model(
             with values from 0 to 255. They are resized and normalized as the weights
             expect it; without weights that know, by a mean and a deviation of 0.5.
         **overrides: Arguments of the family's constructor that replace the variant's
-            own, such as `num_classes`, `input_shape` or `weights`. Weights decide the
-            classes and the kind of positions where these are not given; files that
-            this package wrote also decide the shape of the images.
+            own, such as `num_classes`, `input_shape`, `activation` or `weights`.
+            Weights decide the classes, the kind of positions and the activation where
+            these are not given; files that this package wrote also decide the shape of
+            the images.
 
     Returns:
         A functional `keras.Model`, named after the variant.

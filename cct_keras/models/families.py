@@ -124,6 +124,7 @@ FAMILIES = {
                 "pooling_kernel_size": 3,
                 "pooling_stride": 2,
                 "pooling_padding": 1,
+                "activation": "gelu",
             },
         ),
         Family(
@@ -131,6 +132,7 @@ FAMILIES = {
             "cct_keras.models.cvt:CVT",
             tokenizer="patches",
             block_order="replacing",
+            defaults={"activation": "gelu"},
         ),
         Family(
             "ViTLite",
@@ -139,6 +141,7 @@ FAMILIES = {
             block_order="replacing",
             prefix_tokens={("class_token",): {}},
             top_pooling="token",
+            defaults={"activation": "gelu"},
         ),
         Family(
             "ViT",
@@ -149,7 +152,11 @@ FAMILIES = {
             prefix_tokens={("class_token",): {}, (): {"top_pooling": "avg"}},
             top_pooling="token",
             name_table="timm",
-            defaults={"epsilon": 1e-6, "top_pooling": "token"},
+            defaults={
+                "epsilon": 1e-6,
+                "top_pooling": "token",
+                "activation": "gelu",
+            },
         ),
         Family(
             "DeiT",
@@ -168,6 +175,7 @@ FAMILIES = {
                 "epsilon": 1e-6,
                 "distilled": False,
                 "distillation_head": True,
+                "activation": "gelu",
             },
         ),
     )

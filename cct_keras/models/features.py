@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import keras
 
+from cct_keras.errors import QuantizedModelError
 from cct_keras.layers.position_embedding import PositionEmbedding
 from cct_keras.layers.preprocessing import Preprocessing
 from cct_keras.models.inspection import encoder_blocks
@@ -82,6 +83,13 @@ def with_input_shape(model: keras.Model, input_shape: tuple) -> keras.Model:
         raise ValueError(
             "with_input_shape: `input_shape` must have the rank and the channels of "
             f"the model's {old_shape[1:]}. Received: input_shape={input_shape!r}"
+        )
+    if any(layer.quantization_mode == "float8" for layer in model._flatten_layers()):
+        # Keras orders the weights of such a layer by whether it was quantized or built
+        # from a configuration, so that they cannot be copied.
+        raise QuantizedModelError(
+            f"with_input_shape: {model.name!r} is quantized (float8): use the model "
+            "from before model.quantize"
         )
     resizes = any(isinstance(layer, Preprocessing) for layer in model.layers)
     images = keras.Input(

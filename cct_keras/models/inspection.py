@@ -94,6 +94,9 @@ def architecture_from_layers(
         arguments |= {name: tokenizer[name] for name in (*names, *pooling)}
     if pre_norm:
         arguments["epsilon"] = blocks[0]["epsilon"]
+    if blocks[0].get("activation", "gelu") != "gelu":
+        # Otherwise it stays at the default, as in files from before there was a choice.
+        arguments["activation"] = blocks[0]["activation"]
     if "distillation_token" in prefix:
         arguments["distillation_head"] = "head_dist" in layers or not head
     grid = None if positions is None else tuple(positions["grid"])

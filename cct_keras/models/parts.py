@@ -6,6 +6,7 @@ import warnings
 
 import keras
 
+from cct_keras.checks import ACTIVATIONS
 from cct_keras.checks import check_choice
 from cct_keras.checks import check_divisible_by_heads
 from cct_keras.checks import check_positive
@@ -200,6 +201,7 @@ def encoder(
     qkv_bias: bool = False,
     pre_norm: bool = False,
     epsilon: float = 1e-5,
+    activation: str = "gelu",
     dtype,
 ):
     """The encoder blocks and the final normalization."""
@@ -209,6 +211,7 @@ def encoder(
     check_rate(
         owner, attention_dropout=attention_dropout, stochastic_depth=stochastic_depth
     )
+    check_choice(owner, ACTIVATIONS, activation=activation)
     for i in range(num_layers):
         x = EncoderBlock(
             num_heads,
@@ -219,6 +222,7 @@ def encoder(
             qkv_bias=qkv_bias,
             pre_norm=pre_norm,
             epsilon=epsilon,
+            activation=activation,
             dtype=dtype,
             name=f"block_{i}",
         )(x)

@@ -12,6 +12,7 @@ from cct_keras.models.architecture import Architecture
 from cct_keras.models.families import known_heads
 from cct_keras.models.inspection import architecture_of
 from cct_keras.models.inspection import find_tokenizer
+from cct_keras.models.plain_weights import check_not_quantized
 from cct_keras.models.plain_weights import plain_weights
 
 FIRST_KERNEL = "tokenizer/conv_0/kernel"
@@ -34,6 +35,7 @@ def fill(
     origin: str,
     architecture: Architecture,
     exact: bool = True,
+    tells_activation: bool = True,
     name_of: Callable[[str], str | None] = str,
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
@@ -50,6 +52,8 @@ def fill(
         architecture: The architecture the arrays belong to.
         exact: Whether the source states settings that no shape tells, such as heads
             and strides, so that they have to agree.
+        tells_activation: Whether the activation of `architecture` is known and has to
+            agree. Otherwise it is assumed, and the model's own counts, with a warning.
         name_of: From a weight path to the name that messages use.
         progress: Called with the number of filled weights and of all.
     """
@@ -57,6 +61,7 @@ def fill(
     def display(path):
         return name_of(path) or path
 
+    check_not_quantized(model)
     weights = {
         weight.path: weight
         for layer in weighted_layers(model).values()
@@ -89,11 +94,21 @@ def fill(
         if path not in weights and path.split("/")[0] not in top
     ]
     problems = list_problems(missing, left_over, differing)
-    problems = problems or _differing_settings(architecture, model, exact)
+    wanted = architecture_of(model)
+    names = [name for name in wanted.body if exact or name not in INVISIBLE]
+    if not tells_activation:
+        names.remove("activation")
+    problems = problems or _differing_settings(architecture, wanted, names)
     if problems:
         raise CheckpointError(
             f"{origin} holds weights of another architecture than {model.name!r}: "
             + problems
+        )
+    if not tells_activation and wanted.activation != architecture.activation:
+        warnings.warn(
+            f"{origin} does not tell its activation, which is taken for "
+            f"{wanted.activation!r}; that of published weights is 'gelu'",
+            stacklevel=3,
         )
     if POSITIONS in weights:
         table = np.asarray(arrays.pop(POSITIONS), "float32")
@@ -111,11 +126,9 @@ def fill(
         _warn_of_fresh(model, fresh, origin, architecture)
 
 
-def _differing_settings(given, model, exact):
+def _differing_settings(given, wanted, names):
     """Weights of one shape may belong to two functions: other heads, other strides."""
-    wanted = architecture_of(model)
     ours, theirs = wanted.body, given.body
-    names = [name for name in ours if exact or name not in INVISIBLE]
     return ", ".join(
         f"{name}={theirs[name]!r} for {ours[name]!r}"
         for name in names

@@ -30,6 +30,7 @@ def ViT(
     attention_dropout: float = 0.0,
     stochastic_depth: float = 0.0,
     epsilon: float | None = None,
+    activation: str = "gelu",
     top_pooling: str = "token",
     include_top: bool = True,
     pooling: str | None = None,
@@ -54,12 +55,16 @@ def ViT(
         patch_size: Side of a patch, one token each.
         positional_embedding: `"learnable"`, `"sine"`, or `None` or `"none"` for no
             positions.
-        dropout_rate: Dropout after the positions, the projections and the GELU.
+        dropout_rate: Dropout after the positions, the projections and the activation.
         attention_dropout: Dropout on the attention weights.
         stochastic_depth: Drop-path rate of the last block; it grows linearly
             from 0 in the first.
         epsilon: Epsilon of the normalizations. Defaults to that of the weights, if
             they tell it, and otherwise to 1e-6.
+        activation: Activation of the feed-forward layers: `"gelu"`, the exact one;
+            `"gelu_tanh"`, its approximation without `erf`, which some accelerators
+            lack; or `"relu"`. Published weights are for `"gelu"`; weights of another
+            activation are refused.
         top_pooling: What the head sees: `"token"` for the class token, or `"avg"`
             for the mean of the image's tokens, without a class token.
         include_top: Whether the model ends in the classifier.
@@ -117,6 +122,7 @@ def ViT(
         qkv_bias=True,
         pre_norm=True,
         epsilon=epsilon,
+        activation=activation,
         dtype=dtype,
     )
     top = top_pooling if include_top else None

@@ -1,5 +1,7 @@
 """Weights, whatever form they come in, opened once and handed on."""
 
+import copy
+import dataclasses
 import os
 import pathlib
 from collections.abc import Mapping
@@ -44,6 +46,8 @@ class WeightSource:
         architecture: The architecture that the weights belong to.
         arrays: `{weight path: array}` in the layout of Keras.
         states_settings: Whether it records what no shape tells, such as heads.
+        tells_activation: Whether its activation is known; a foreign checkpoint does
+            not tell it, and `"gelu"` is assumed.
         row: The row of the catalog, if it came by a tag.
         num_classes: Classes of its head; 0 without one.
         positional_embedding: Kind of its positions; `None` if it has none.
@@ -58,6 +62,7 @@ class WeightSource:
         arrays: dict[str, np.ndarray],
         *,
         states_settings: bool = False,
+        tells_activation: bool = True,
         name_of=str,
         row: Weights | None = None,
         preprocessing: Mapping | None = None,
@@ -66,6 +71,7 @@ class WeightSource:
         self.architecture = architecture
         self.arrays = arrays
         self.states_settings = states_settings
+        self.tells_activation = tells_activation
         self.row = row
         self.num_classes = architecture.num_classes
         self.positional_embedding = architecture.arguments["positional_embedding"]
@@ -104,7 +110,7 @@ class WeightSource:
         decided = {"positional_embedding": self.positional_embedding}
         if self.num_classes:
             decided["num_classes"] = self.num_classes
-        for name in ("epsilon", "distillation_head", "top_pooling"):
+        for name in ("epsilon", "distillation_head", "top_pooling", "activation"):
             if name in self.architecture.arguments:
                 decided[name] = self.architecture.arguments[name]
         is_shipped = self.row is not None and self.row.is_shipped
@@ -133,6 +139,17 @@ class WeightSource:
             }
         return settings
 
+    def with_activation(self, activation: str) -> "WeightSource":
+        """The same weights as a start for training with another activation.
+
+        Args:
+            activation: The activation of the model that is to be trained.
+        """
+        arguments = {**self.architecture.arguments, "activation": activation}
+        other = copy.copy(self)
+        other.architecture = dataclasses.replace(self.architecture, arguments=arguments)
+        return other
+
     def load_into(self, model: keras.Model) -> None:
         """Fills a model; see `models.transfer.fill`."""
         fill(
@@ -141,6 +158,7 @@ class WeightSource:
             origin=self.name,
             architecture=self.architecture,
             exact=self.states_settings,
+            tells_activation=self.tells_activation,
             name_of=self._name_of,
         )
 
@@ -245,6 +263,7 @@ def _open_checkpoint(source, name, row=None):
         architecture,
         arrays_by_path(checkpoint, architecture),
         states_settings=checkpoint.record is not None,
+        tells_activation=checkpoint.record is not None or row is not None,
         name_of=checkpoint.table.name_of,
         row=row,
     )
@@ -274,7 +293,9 @@ def matching_row(architecture: Architecture, tag: str, name: str) -> Weights:
 
     def fits(row):
         other = Architecture.from_variant(row.variant)
-        return architecture.same_body(other, ignore=("epsilon", "num_heads"))
+        # Another activation is refused later, by its name.
+        ignored = ("epsilon", "num_heads", "activation")
+        return architecture.same_body(other, ignore=ignored)
 
     def distance(row):
         arguments = Architecture.from_variant(row.variant).arguments

@@ -7,6 +7,7 @@ import os
 import re
 import typing
 
+from cct_keras.checks import ACTIVATIONS
 from cct_keras.data.augmentation.settings import Augmentation
 from cct_keras.data.augmentation.settings import check_augmentation
 from cct_keras.data.augmentation.settings import check_fields
@@ -37,6 +38,9 @@ class Recipe(Augmentation):
             of a run.
         positional_embedding: Kind of positions: `"learnable"`, `"sine"` or `"none"`;
             `"auto"` takes the kind of the weights, or else that of the variant.
+        activation: Activation of the feed-forward layers: `"gelu"`, or for devices
+            without `erf` its approximation `"gelu_tanh"` or `"relu"`; `"auto"` takes
+            that of the weights, or else `"gelu"`.
         image_size: Side of the model's images in pixels; by default the data or the
             variant decide.
         epochs: Length of the schedule in epochs; `cooldown_epochs` follow it.
@@ -117,6 +121,7 @@ class Recipe(Augmentation):
     variant: str = "cct_2_3x2_32"
     weights: str | None = None
     positional_embedding: str = "auto"
+    activation: str = "auto"
     image_size: int | None = None
     epochs: int = 50
     cooldown_epochs: int = 0
@@ -172,6 +177,7 @@ class Recipe(Augmentation):
 # Beside those of `Augmentation`. Name of the field: what it can be.
 CHOICES = {
     "positional_embedding": ("auto", "learnable", "sine", "none"),
+    "activation": ("auto", *ACTIVATIONS),
     "optimizer": ("adamw", "sgd"),
     "schedule": ("cosine", "step", "constant"),
     "warmup": ("linear", "inverse"),

@@ -6,6 +6,8 @@ from cct_keras.recipes.recipe import Recipe
 
 # They change neither what is trained nor the result.
 NOT_COMPARED = ("about", "remat")
+# What runs had that were recorded before there was such a setting; otherwise `None`.
+EARLIER = {"activation": "gelu"}
 
 
 def recipe_settings(recipe: Recipe) -> dict:
@@ -29,8 +31,9 @@ def recipe_settings(recipe: Recipe) -> dict:
 def differing_settings(before: dict, after: dict, length: int = 300) -> str:
     """Says in words what differs between the settings of two runs.
 
-    A setting that is missing counts as `None`, because a later version may have more
-    settings than the one that recorded the run.
+    A setting that is missing counts as what it was before it could be set, which is
+    `None` unless `EARLIER` names it: a later version may have more settings than the
+    one that recorded the run.
 
     Args:
         before: Settings by name.
@@ -45,9 +48,13 @@ def differing_settings(before: dict, after: dict, length: int = 300) -> str:
     >>> differing_settings({"lr": 0.1, "ema": 0.9}, {"lr": 0.2, "ema": 0.9})
     'lr 0.1 -> 0.2'
     """
+    before, after = (
+        {**dict.fromkeys({*before, *after}), **EARLIER, **settings}
+        for settings in (before, after)
+    )
     text = "; ".join(
-        f"{name} {before.get(name)} -> {after.get(name)}"
-        for name in sorted({*before, *after})
-        if before.get(name) != after.get(name)
+        f"{name} {before[name]} -> {after[name]}"
+        for name in sorted(before)
+        if before[name] != after[name]
     )
     return text if len(text) <= length else text[: length - 3] + "..."

@@ -4,9 +4,9 @@ import pathlib
 
 from cct_keras.atomic_file import atomic_file
 from cct_keras.data.dataset import Dataset
-from cct_keras.data.readers.folder import read_image
 from cct_keras.recipes.recipe import Recipe
 from cct_keras.report import pictures
+from cct_keras.runtime.image_files import read_image
 
 # Shorter side of a picture in a grid, in pixels.
 SHORTER_SIDE = 256

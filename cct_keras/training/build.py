@@ -50,6 +50,8 @@ def build_model(
     >>> build_model(data, Recipe()).output_shape
     (None, 10)
     """
+    if source is not None:
+        source = _check_activation(recipe, source)
     images = keras.Input((None, None, data.channels), name="images")
     normalized = Preprocessing(
         data.image_size,
@@ -99,10 +101,25 @@ def _changed_arguments(recipe, distillation_head):
     kind = recipe.positional_embedding
     if kind != "auto":
         arguments["positional_embedding"] = None if kind == "none" else kind
+    if recipe.activation not in ("auto", "gelu"):
+        arguments["activation"] = recipe.activation
     family = FAMILIES[find_variant(recipe.variant).family]
     if not distillation_head and family.token_heads:
         arguments["distillation_head"] = False
     return arguments
+
+
+def _check_activation(recipe, source):
+    """Lets weights of another activation be a start: they are trained on anyway."""
+    theirs = source.architecture.activation
+    if recipe.activation in ("auto", theirs) or not source.tells_activation:
+        return source
+    logger.info(
+        "the weights were trained with the activation %s; this run goes on with %s",
+        theirs,
+        recipe.activation,
+    )
+    return source.with_activation(recipe.activation)
 
 
 # === Head ===

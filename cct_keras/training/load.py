@@ -317,7 +317,7 @@ def match_weights(
     source: WeightSource | None,
     recorded: dict | None = None,
 ) -> tuple[Dataset, Recipe]:
-    """Normalizes the data, and chooses the positions, as the weights need them.
+    """Normalizes the data, and chooses positions and activation, for the weights.
 
     Args:
         data: The data. Their own normalization stays if that of the weights is not
@@ -334,10 +334,13 @@ def match_weights(
 
     >>> data = cct_keras.load_data("digits")
     >>> data, recipe = match_weights(data, Recipe(), None)
-    >>> recipe.positional_embedding
-    'auto'
+    >>> recipe.positional_embedding, recipe.activation
+    ('auto', 'gelu')
     """
     recipe = dataclasses.replace(recipe, eval_crop=data.crop)
+    if recipe.activation == "auto":
+        activation = _find_activation(recipe, source, recorded)
+        recipe = dataclasses.replace(recipe, activation=activation)
     if recipe.weights is None:
         return data, recipe
     if source is None:
@@ -362,6 +365,15 @@ def match_weights(
         notes=(*data.notes, f"images are normalized as for the weights: {values}"),
     )
     return data, recipe
+
+
+def _find_activation(recipe, source, recorded):
+    """The activation of the weights, for a recipe that leaves it open."""
+    if recipe.weights is None:
+        return "gelu"
+    if source is None:
+        return recorded.get("activation", "gelu")
+    return source.architecture.activation
 
 
 # === Teacher ===

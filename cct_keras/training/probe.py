@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from functools import partial
 
 import keras
 import numpy as np
@@ -85,7 +86,7 @@ def linear_probe(
     kernel, bias = _fit_head(_joined(features), _joined(labels), penalty)
     model.get_layer("head").set_weights([kernel, bias])
     metrics = {
-        "test": measure(model, data, "test")[1],
+        "test": measure(partial(run_on_batch, model), data, "test")[1],
         "validation": {"top1": accuracy},
         "penalty": penalty,
         "seconds": time.perf_counter() - started,

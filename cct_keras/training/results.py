@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Iterator
+from functools import partial
 
 import keras
 import numpy as np
@@ -10,6 +11,7 @@ from cct_keras.errors import RunError
 from cct_keras.finetuning.lora import merge_lora
 from cct_keras.inference.evaluate import find_mistakes
 from cct_keras.inference.evaluate import measure
+from cct_keras.inference.forward import run_on_batch
 from cct_keras.models.cost import variant_cost
 from cct_keras.pretrained.source import RUN_MODEL
 from cct_keras.recipes.recipe import Recipe
@@ -46,7 +48,7 @@ def measure_run(
     data, recipe = job.data, job.recipe
     final.set_weights(record.best)
     best = merge_lora(final)
-    probabilities, test = measure(best, data, "test")
+    probabilities, test = measure(partial(run_on_batch, best), data, "test")
     speeds = [row["images_per_second"] for row in record.history]
     cost = variant_cost(
         recipe.variant, data.num_classes, data.image_size, data.channels

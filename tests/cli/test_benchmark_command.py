@@ -1,12 +1,16 @@
 """`cct-keras benchmark`."""
 
 import json
+import types
 
 import pytest
 
 from cct_keras.benchmarking import benchmark as benchmarking
+from cct_keras.benchmarking import exported
 from cct_keras.benchmarking.measuring import Timing
+from cct_keras.cli import benchmark as command
 from cct_keras.cli import main as cli
+from cct_keras.runtime import Metadata
 
 
 @pytest.fixture
@@ -54,6 +58,43 @@ def test_settings(measure, capsys):
         "precision": "mixed_bfloat16",
     }
     assert (settings["rounds"], settings["seconds"]) == (2, 0.5)
+
+
+def test_exported_files_and_variants(measure, monkeypatch, capsys):
+    """Each kind in a table of its own, in the order of the command line."""
+    metadata = Metadata(("a", "b"), (32, 32), 3, (0.5,) * 3, (0.5,) * 3, batch=8)
+    engine = types.SimpleNamespace(metadata=metadata)
+    monkeypatch.setattr(exported, "measure", benchmarking.measure)
+    monkeypatch.setattr(exported, "open_engine", lambda path: engine)
+    monkeypatch.setattr(exported, "_size", lambda path: 1_500_000)
+    monkeypatch.setattr(command, "open_quietly", lambda path: engine)
+    assert cli.main(["benchmark", "a.onnx", "b.tflite", "cvt_2_4_32"]) == 0
+    _, header, *files = capsys.readouterr().out.splitlines()[:4]
+    assert [row.split()[0] for row in files] == ["a.onnx", "b.tflite"]
+    for row in files:
+        assert len(row) == len(header)
+        for fact in ("1.50 MB", " 8 ", " 32.0 ", "250.00 ms", "9 MiB"):
+            assert fact in row
+    names = ["cvt_2_4_32", "a.onnx"]
+    assert cli.main(["benchmark", *names, "--batch-size", "2", "--json"]) == 0
+    variant, file = json.loads(capsys.readouterr().out)
+    assert variant["variant"] == "cvt_2_4_32"
+    assert (file["file"], file["batch_size"], file["bytes"]) == ("a.onnx", 2, 1_500_000)
+
+
+@pytest.mark.parametrize("option", ["--jit", "--no-jit", "--remat", "--precision x"])
+def test_options_that_no_exported_file_has(option, capsys):
+    assert cli.main(["benchmark", "a.onnx", *option.split()]) == 2
+    error = capsys.readouterr().err
+    assert "an exported model is measured as it was exported" in error
+    assert len(error.splitlines()) == 1
+
+
+def test_an_exported_file_that_is_missing(capsys):
+    assert cli.main(["benchmark", "none.onnx"]) == 2
+    assert capsys.readouterr().err == (
+        "cct-keras: error: no such model file: none.onnx\n"
+    )
 
 
 @pytest.mark.integration

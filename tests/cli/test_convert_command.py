@@ -49,6 +49,25 @@ def test_convert_to_keras_and_back(official, tmp_path, capsys):
     }
 
 
+def test_the_activation_is_told(official, tmp_path, capsys):
+    """What a PyTorch file does not record; the check in NumPy knows it, too."""
+    out, back = tmp_path / "relu.keras", tmp_path / "relu.safetensors"
+    command = ["convert", str(official), str(out), "--activation", "relu"]
+    assert cli.main(command) == 0
+    assert "activation  relu" in capsys.readouterr().out
+    model = keras.models.load_model(out)
+    assert model.get_layer("block_0").activation == "relu"
+    assert cli.main(["convert", str(out), str(back), "--to", "torch"]) == 0
+    assert cct_keras.convert(back).get_layer("block_0").activation == "relu"
+    # A file that records it is not overruled.
+    for source in (out, back):
+        target = tmp_path / "gelu.weights.h5"
+        command = ["convert", str(source), str(target), "--activation", "gelu"]
+        assert cli.main(command) == 2
+        assert "--activation relu" in capsys.readouterr().err
+        assert not target.exists()
+
+
 def test_a_file_cannot_control_the_terminal(tmp_path, capsys):
     path = tmp_path / "a.pth"
     path.write_bytes(b"\x80\x02cos\n\x1b[31mred\n.")

@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 
 from cct_keras.data.image_files import read_headers
-from cct_keras.data.image_files import read_image
 from cct_keras.data.image_files import read_images
 from cct_keras.errors import DataError
+from cct_keras.runtime.image_files import read_image
 
 
 def save(path, size=(8, 6), mode="RGB", color=None, **kwargs):

@@ -1,5 +1,7 @@
 """`evaluate` and what is measured with it."""
 
+import functools
+
 import numpy as np
 import pytest
 from colors import COLORS
@@ -11,6 +13,7 @@ import cct_keras
 from cct_keras.errors import DataError
 from cct_keras.inference.evaluate import find_mistakes
 from cct_keras.inference.evaluate import measure
+from cct_keras.inference.forward import run_on_batch
 
 
 def test_evaluate(folder, model_file):
@@ -55,7 +58,9 @@ def test_evaluate_a_set_with_fewer_classes(folder, model_file, tmp_path):
 
 @pytest.mark.backend
 def test_measure_returns_the_probabilities(data):
-    probabilities, metrics = measure(color_classifier(), data, "validation")
+    probabilities, metrics = measure(
+        functools.partial(run_on_batch, color_classifier()), data, "validation"
+    )
     images = np.concatenate([x for x, _ in data.pipeline("validation")])
     expected = expected_probabilities(images)
     np.testing.assert_allclose(probabilities, expected, atol=1e-4)

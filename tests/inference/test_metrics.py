@@ -157,3 +157,27 @@ def test_half_precision():
 def test_refused(labels, probabilities, names, message):
     with pytest.raises(ValueError, match=message):
         classification_metrics(labels, probabilities, names)
+
+
+def test_the_numbers_are_those_of_scikit_learn_and_scipy():
+    """The package computes them itself, for places where neither is installed."""
+    from scipy.stats import binomtest
+    from sklearn.metrics import confusion_matrix
+    from sklearn.metrics import log_loss
+
+    generator = np.random.default_rng(0)
+    probabilities = generator.dirichlet(np.full(7, 0.3), 200)
+    labels = generator.integers(0, 7, 200)
+    names = [str(index) for index in range(7)]
+    found = classification_metrics(labels, probabilities, names)
+    predicted = probabilities.argmax(axis=1)
+    expected = confusion_matrix(labels, predicted, labels=range(7))
+    assert found["confusion"] == expected.tolist()
+    clipped = probabilities[np.arange(200), labels].clip(1e-7, 1)
+    loss = log_loss(np.ones(200), clipped, labels=[0, 1])
+    assert found["loss"] == pytest.approx(loss, rel=1e-12)
+    for count in (1, 3, 200, 10_000):
+        for correct in {0, 1, count // 3, count - 1, count}:
+            interval = binomtest(correct, count).proportion_ci(0.95, method="wilson")
+            found = wilson_interval(correct, count)
+            assert found == pytest.approx((interval.low, interval.high), abs=1e-12)

@@ -19,10 +19,19 @@ CASES = {
     "ConvTokenizer": ({"embedding_dim": 8, "num_conv_layers": 2}, (3, 12, 9, 3)),
     "DropPath": ({"rate": 0.5, "seed": 3}, (3, 6, 8)),
     "EncoderBlock": (
-        {"num_heads": 2, "hidden_dim": 12, "drop_path_rate": 0.2, "dropout_rate": 0.1},
+        {
+            "num_heads": 2,
+            "hidden_dim": 12,
+            "drop_path_rate": 0.2,
+            "dropout_rate": 0.1,
+            "activation": "gelu_tanh",
+        },
         (3, 6, 8),
     ),
-    "FeedForward": ({"hidden_dim": 12, "dropout_rate": 0.1}, (3, 6, 8)),
+    "FeedForward": (
+        {"hidden_dim": 12, "dropout_rate": 0.1, "activation": "relu"},
+        (3, 6, 8),
+    ),
     "LayerNormalization": ({"epsilon": 1e-3}, (3, 6, 8)),
     "MultiHeadSelfAttention": ({"num_heads": 2, "attention_dropout": 0.1}, (3, 6, 8)),
     "PositionEmbedding": ({"grid": (2, 3)}, (3, 6, 8)),

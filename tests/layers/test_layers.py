@@ -292,6 +292,14 @@ def test_initial_weights_have_the_originals_scale():
         (lambda: DropPath(1.0), "`rate`.*1.0"),
         (lambda: FeedForward(0), "`hidden_dim`.*0"),
         (lambda: FeedForward(4, dropout_rate="x"), "`dropout_rate`.*'x'"),
+        (
+            lambda: FeedForward(4, activation="silu"),
+            "`activation`.*'silu'",
+        ),
+        (
+            lambda: EncoderBlock(2, 4, activation=None),
+            "`activation`.*None",
+        ),
         (lambda: MultiHeadSelfAttention(3)(normal(1, 4, 8)), "divisible.*8.*3"),
         (lambda: MultiHeadSelfAttention(2)(normal(4, 8)), r"rank 3.*\(4, 8\)"),
         (lambda: EncoderBlock(2, 4, attention_dropout=2), "`attention_dropout`.*2"),

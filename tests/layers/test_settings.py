@@ -57,6 +57,7 @@ def test_what_is_written(tmp_path):
         "qkv_bias": True,
         "pre_norm": True,
         "epsilon": 1e-6,
+        "activation": "gelu",
     }
     model_of(*tokenizer(activation="gelu", padding=0)).save_weights(path)
     assert stored_settings(path, "conv_tokenizer") == {
@@ -82,6 +83,8 @@ SAME_SHAPES = [
     (block, {"num_heads": 4}),
     (block, {"pre_norm": True}),
     (block, {"epsilon": 1e-6}),
+    (block, {"activation": "relu"}),
+    (block, {"activation": "gelu_tanh"}),
     (tokenizer, {"padding": 0}),
     (tokenizer, {"stride": 2}),
     (tokenizer, {"activation": None}),
@@ -205,6 +208,22 @@ def test_files_of_version_0_1_have_none(tmp_path):
         with h5py.File(path, "a") as file:
             del file[f"layers/{group}/vars/settings"]
         model_of(*make()).load_weights(path)
+
+
+@pytest.mark.filterwarnings("ignore:Skipping nested container")
+@pytest.mark.parametrize("settings", [None, {"num_heads": 2}])
+def test_files_from_before_the_choice_are_of_gelu(settings, tmp_path):
+    path = tmp_path / "a.weights.h5"
+    model_of(*block()).save_weights(path)
+    with h5py.File(path, "a") as file:
+        group = file["layers/encoder_block/vars"]
+        del group["settings"]
+        if settings is not None:
+            text = json.dumps(settings).encode()
+            group["settings"] = np.frombuffer(text, dtype="uint8")
+    model_of(*block()).load_weights(path)
+    with pytest.raises(ValueError, match="activation='relu', but .*activation='gelu'"):
+        model_of(*block(activation="relu")).load_weights(path)
 
 
 @pytest.mark.parametrize(

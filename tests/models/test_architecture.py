@@ -25,6 +25,7 @@ CASES = {
         "CCT",
         {"stride": 2, "padding": 2, "pooling_kernel_size": 2, "pooling_padding": 0},
     ),
+    "CCT of another activation": ("CCT", {"activation": "relu"}),
     "CVT of four heads": ("CVT", {"num_heads": 4, "positional_embedding": "sine"}),
     "CVT without positions": ("CVT", {"patch_size": 8, "positional_embedding": None}),
     "ViTLite": ("ViTLite", {"mlp_ratio": 1.7}),
@@ -33,6 +34,7 @@ CASES = {
     "plain DeiT": ("DeiT", {"distilled": False}),
     "DeiT": ("DeiT", {}),
     "DeiT of one head": ("DeiT", {"distillation_head": False}),
+    "DeiT of another activation": ("DeiT", {"activation": "gelu_tanh"}),
 }
 cases = pytest.mark.parametrize("case", CASES)
 

@@ -43,6 +43,7 @@ def test_text_becomes_the_type_of_the_field():
         ({"batch_size": True}, "`batch_size` must be int"),
         ({"mix_prob": 2}, "`mix_prob` must be from 0 to 1"),
         ({"optimizer": "lion"}, "`optimizer` must be one of adamw, sgd"),
+        ({"activation": "silu"}, "`activation` must be one of auto, gelu, gelu_tanh"),
         ({"crop_scale": (1, 0.5)}, "`crop_scale` must be two areas"),
         ({"crop_scale": 3}, "`crop_scale` must be two numbers"),
         ({"flip": "often"}, "`flip` must be a probability or 'auto'"),

@@ -132,6 +132,9 @@ def test_recipes_need_neither_keras_nor_numpy():
 def test_differences_in_words():
     assert differing_settings({"lr": 1}, {"lr": 1, "unknown": None}) == ""
     assert differing_settings({"lr": 1, "a": 2}, {"lr": 3, "a": 2}) == "lr 1 -> 3"
+    # There were runs before it could be set.
+    assert differing_settings({}, {"activation": "gelu"}) == ""
+    assert differing_settings({}, {"activation": "relu"}) == "activation gelu -> relu"
     text = differing_settings({}, {f"field_{i}": i for i in range(99)})
     assert len(text) == 300
     assert text.endswith("...")

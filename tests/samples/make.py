@@ -9,8 +9,8 @@ import sys
 import numpy as np
 from PIL import Image
 
-from cct_keras.data.readers.folder import read_image
 from cct_keras.data.readers.idx import read_idx
+from cct_keras.runtime.image_files import read_image
 
 HERE = pathlib.Path(__file__).parent
 COUNT = 20

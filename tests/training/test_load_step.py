@@ -16,6 +16,8 @@ import cct_keras
 from cct_keras.errors import DataError
 from cct_keras.errors import RecipeError
 from cct_keras.errors import RunError
+from cct_keras.models.inspection import encoder_blocks
+from cct_keras.notes import collected_notes
 from cct_keras.pretrained.source import open_weights
 from cct_keras.recipes.recipe import Recipe
 from cct_keras.recipes.rows import find_recipe
@@ -24,6 +26,7 @@ from cct_keras.training.build import build_model
 from cct_keras.training.load import load_job
 from cct_keras.training.load import load_teacher
 from cct_keras.training.load import load_training_data
+from cct_keras.training.load import match_weights
 from cct_keras.training.load import open_start
 from cct_keras.training.load import resolve_recipe
 
@@ -265,6 +268,59 @@ def test_the_positions_of_the_weights(data, tmp_path):
     assert start_job(data, path, variant="tiny_1").recipe.positional_embedding == "sine"
     model = start_model(data, path, variant="tiny_1")
     assert model.get_layer("position_embedding").kind == "sine"
+
+
+# === Activation ===
+
+
+@pytest.fixture
+def relu_file(data, tmp_path):
+    model = build_model(data, find_recipe("small", variant="tiny_2", activation="relu"))
+    model.save(tmp_path / "relu.keras")
+    return tmp_path / "relu.keras"
+
+
+def activations(model):
+    return {block.activation for block in encoder_blocks(model)}
+
+
+def test_the_activation_of_a_run(data, start, relu_file):
+    """That of the recipe, else that of the weights, else gelu."""
+    plain = load_job(data, Recipe(variant="tiny_1"))
+    assert plain.settings["activation"] == "gelu"
+    assert load_job(data, Recipe(activation="gelu_tanh")).recipe.activation == (
+        "gelu_tanh"
+    )
+    assert start_job(data, start).recipe.activation == "gelu"
+    job = start_job(data, relu_file)
+    assert (job.recipe.variant, job.recipe.activation) == ("tiny_2", "relu")
+    assert activations(start_model(data, relu_file)) == {"relu"}
+    # The model that is saved is built without the weights.
+    assert activations(build_model(job.data, job.recipe)) == {"relu"}
+
+
+@pytest.mark.parametrize("asked", ["relu", "gelu"])
+def test_weights_of_another_activation_are_a_start(asked, data, start, relu_file):
+    weights = start if asked == "relu" else relu_file
+    with collected_notes() as notes:
+        model = start_model(data, weights, activation=asked)
+    assert activations(model) == {asked}
+    theirs = "gelu" if asked == "relu" else "relu"
+    assert any(f"activation {theirs}; this run" in note for note in notes)
+    stored = keras.models.load_model(
+        weights / "model.keras" if weights == start else weights
+    )
+    for path, array in weights_of(model).items():
+        np.testing.assert_array_equal(array, weights_of(stored)[path])
+
+
+def test_a_recorded_activation_counts():
+    recipe = Recipe(weights="gone.keras", variant="tiny_1")
+    recorded = {"mean": (0.5,), "std": (0.5,), "positional_embedding": "learnable"}
+    data = load_training_data(stripes(60), recipe)
+    for settings, expected in (({}, "gelu"), ({"activation": "relu"}, "relu")):
+        found = match_weights(data, recipe, None, {**recorded, **settings})[1]
+        assert found.activation == expected
 
 
 def test_a_model_with_adapters_is_a_start(start, data, tmp_path):

@@ -143,6 +143,35 @@ def test_an_interrupted_run_ends_as_a_whole_one(undisturbed, source, tmp_path, c
     assert_same_run(resumed, whole)
 
 
+@pytest.mark.usefixtures("eagerly")
+def test_another_activation(source, tmp_path):
+    """It is kept by the files of the run, by going on, and by fine-tuning."""
+    fields = {**PLAIN, "activation": "relu", "epochs": 2}
+    with pytest.raises(KeyboardInterrupt):
+        train(source, tmp_path / "a", **fields, callbacks=[StopAfter(1)])
+    with pytest.raises(RunError, match="activation relu -> gelu"):
+        train(source, tmp_path / "a", **PLAIN, epochs=2)
+    run = train(source, tmp_path / "a", **fields)
+    assert len(run.history) == 2
+    assert json.loads((tmp_path / "a" / "run.json").read_text())["activation"] == "relu"
+    stored = keras.models.load_model(tmp_path / "a" / "model.keras")
+    tuned = train(source, tmp_path / "b", weights=tmp_path / "a", epochs=1)
+    for model in (run.model, stored, tuned.model):
+        assert {block.activation for block in encoder_blocks(model)} == {"relu"}
+    result = cct_keras.evaluate(stored, source)
+    assert result["top1"] == run.metrics["test"]["top1"]
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_a_run_from_before_the_choice_goes_on(source, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        train(source, tmp_path, **PLAIN, callbacks=[StopAfter(1)])
+    settings = json.loads((tmp_path / "run.json").read_text())
+    assert settings.pop("activation") == "gelu"
+    (tmp_path / "run.json").write_text(json.dumps(settings))
+    assert len(train(source, tmp_path, **PLAIN, activation="gelu").history) == 3
+
+
 def assert_same_run(run, other):
     if keras.config.backend() == "tensorflow":
         assert without_times(run.history) == without_times(other.history)

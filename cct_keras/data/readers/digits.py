@@ -5,6 +5,7 @@ import numpy as np
 from cct_keras.data.known import DATASETS
 from cct_keras.data.raw import RawData
 from cct_keras.data.raw import RawSplit
+from cct_keras.runtime.packages import import_package
 
 
 def is_digits(source) -> bool:
@@ -23,13 +24,12 @@ def read_digits(source: str = "digits") -> RawData:
     >>> read_digits().splits["train"].images.shape
     (1437, 8, 8, 1)
     """
-    from sklearn.datasets import load_digits
-    from sklearn.model_selection import train_test_split
-
-    digits = load_digits()
+    datasets = import_package("sklearn.datasets", "scikit-learn")
+    selection = import_package("sklearn.model_selection", "scikit-learn")
+    digits = datasets.load_digits()
     # Their pixels have values from 0 to 16.
     images = np.rint(digits.images[..., None] * (255 / 16)).astype(np.uint8)
-    x_train, x_test, y_train, y_test = train_test_split(
+    x_train, x_test, y_train, y_test = selection.train_test_split(
         images,
         digits.target.astype(np.int64),
         test_size=0.2,

@@ -6,14 +6,15 @@ import pathlib
 
 import numpy as np
 
-# Files are listed and read together, so `read_image` can be imported from here too.
-from cct_keras.data.image_files import read_image as read_image
 from cct_keras.data.raw import RawData
 from cct_keras.data.raw import RawSplit
 from cct_keras.data.readers.messages import shorten
 from cct_keras.errors import DataError
+from cct_keras.runtime.listing import is_image
+from cct_keras.runtime.listing import is_visible
+from cct_keras.runtime.listing import refuse_folder
+from cct_keras.runtime.listing import walk_files
 
-SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
 SPLIT_NAMES = {
     "train": "train",
     "training": "train",
@@ -86,7 +87,7 @@ def _files_outside_of_classes(root, split_folders):
 def _note_skipped(root, files, loose):
     skipped = {
         "images outside of class folders": _images(loose),
-        "files that are not images": [path for path in files if not _is_image(path)],
+        "files that are not images": [path for path in files if not is_image(path)],
     }
     return [
         f"{what} were skipped: {len(paths)}, such as {paths[0].relative_to(root)}"
@@ -146,19 +147,7 @@ def _check_trained_on(folder, images, names):
 
 def _list_classes(folder):
     """Lists all files of every class folder, in sorted order."""
-    return {path.name: list(_walk(path)) for path in _folders(folder)}
-
-
-def _walk(folder):
-    for place, folders, files in os.walk(folder, onerror=_refuse):
-        folders[:] = sorted(name for name in folders if _is_visible(name))
-        for name in sorted(files):
-            if _is_visible(name):
-                yield pathlib.Path(place, name)
-
-
-def _refuse(error):
-    raise DataError(f"{error.filename}: {error.strerror}") from error
+    return {path.name: list(walk_files(path)) for path in _folders(folder)}
 
 
 def _folders(folder):
@@ -171,32 +160,10 @@ def _files(folder):
 
 def _entries(folder):
     try:
-        return sorted(path for path in folder.iterdir() if _is_visible(path.name))
+        return sorted(path for path in folder.iterdir() if is_visible(path.name))
     except OSError as error:
-        _refuse(error)
-
-
-def _is_visible(name):
-    return name[0] != "." and name != "__MACOSX"
-
-
-def _is_image(path):
-    return path.suffix.lower() in SUFFIXES
+        refuse_folder(error)
 
 
 def _images(paths):
-    return [path for path in paths if _is_image(path)]
-
-
-def list_images(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Lists all image files below a folder, in sorted order.
-
-    Args:
-        folder: The folder. Hidden files and folders are left out.
-
-    Example:
-
-    >>> list_images(pathlib.Path("photos"))  # Needs the files.  # doctest: +SKIP
-    [PosixPath('photos/cat/1.jpg'), PosixPath('photos/dog/1.jpg')]
-    """
-    return _images(_walk(folder))
+    return [path for path in paths if is_image(path)]

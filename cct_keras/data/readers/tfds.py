@@ -18,6 +18,7 @@ from cct_keras.data.readers.messages import shorten
 from cct_keras.data.readers.pixels import over_white
 from cct_keras.data.store import memory_budget
 from cct_keras.errors import DataError
+from cct_keras.runtime.packages import import_package
 
 SPLITS = ("train", "validation", "test")
 # A name, a configuration and a version, as in `emnist/letters:3.1.0`.
@@ -57,8 +58,9 @@ def read_tfds(
 
     >>> read_tfds("cifar10")  # Needs the images.  # doctest: +SKIP
     """
-    import tensorflow_datasets as tfds
-
+    # TensorFlow is no package that tensorflow-datasets asks for by itself.
+    import_package("tensorflow", "tensorflow")
+    tfds = import_package("tensorflow_datasets", "tensorflow-datasets")
     known = find_known(name)
     if splits is None and known is not None:
         splits = known.splits

@@ -6,9 +6,9 @@ from tiny_builders import make_builder
 from tiny_builders import prepare
 from tiny_builders import register
 
-from cct_keras.data.image_files import read_image
 from cct_keras.data.readers.tfds import read_tfds
 from cct_keras.errors import DataError
+from cct_keras.runtime.image_files import read_image
 
 
 def check_tiny(data, name):

@@ -8,8 +8,8 @@ from PIL import Image
 
 import cct_keras
 from cct_keras.data.dataset import load_evaluation_data
-from cct_keras.data.resize import central_crop_resize
 from cct_keras.layers.preprocessing import Preprocessing
+from cct_keras.runtime.resize import central_crop_resize
 
 SIZE, CROP = (12, 16), 0.9
 # Half a level is lost by rounding to uint8, a little by other orders of summation.

@@ -1,0 +1,158 @@
+"""From pictures of any kind to the answers of a model."""
+
+import itertools
+import os
+import pathlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from cct_keras.errors import DataError
+from cct_keras.runtime.engine import Engine
+from cct_keras.runtime.image_files import decode_image
+from cct_keras.runtime.image_files import read_image
+from cct_keras.runtime.listing import list_images
+from cct_keras.runtime.metadata import Metadata
+from cct_keras.runtime.ranking import likeliest_classes
+from cct_keras.runtime.resize import central_crop_resize
+
+BATCH_SIZE = 64
+# Numbers in a batch; fewer images make one if they are very large.
+BATCH_NUMBERS = 2**27
+
+
+def classify(engine: Engine, sources, top: int) -> list[dict]:
+    """Names the likeliest classes of images.
+
+    Args:
+        engine: The model; a Keras model is one too, see `cct_keras.predict`.
+        sources: Image files, folders of them, arrays or images of Pillow; one of
+            these, a list, or a batch.
+        top: How many classes to name.
+
+    Returns:
+        For each image `{"image": ..., "classes": [{"name", "probability"}]}`, or
+        `{"image": ..., "error": ...}` for a file that cannot be read.
+    """
+    check_top(top)
+    names, rows = engine.metadata.class_names, []
+    for labels, images in load_batches(sources, engine.metadata):
+        readable = [image for image in images if not isinstance(image, DataError)]
+        decoded = iter(())
+        if readable:
+            probabilities = engine.probabilities(np.stack(readable))
+            decoded = iter(likeliest_classes(probabilities, names, top))
+        for label, image in zip(labels, images):
+            if isinstance(image, DataError):
+                rows.append({"image": label, "error": str(image)})
+            else:
+                rows.append({"image": label, "classes": next(decoded)})
+    return rows
+
+
+def check_top(top: int) -> None:
+    """Refuses to name no class."""
+    if top < 1:
+        raise DataError(f"`top` must be 1 or more. Received: top={top}")
+
+
+def load_batches(
+    sources, metadata: Metadata
+) -> Iterator[tuple[list[str], list[np.ndarray | DataError]]]:
+    """Reads images and brings them into the size of a model.
+
+    Args:
+        sources: As for `classify`.
+        metadata: What the model takes.
+
+    Yields:
+        Names of a batch of images, and for each its pixels or the reason why it cannot
+        be read.
+    """
+
+    def load(source):
+        try:
+            return load_image(source, metadata)
+        except DataError as error:
+            return error
+
+    height, width = metadata.image_size
+    size = max(1, BATCH_NUMBERS // (height * width * metadata.channels))
+    expanded = _expand(sources)
+    while batch := list(itertools.islice(expanded, min(size, BATCH_SIZE))):
+        labels, images = zip(*batch)
+        yield list(labels), _map_over_threads(load, images)
+
+
+def load_image(source, metadata: Metadata) -> np.ndarray:
+    """Makes of a picture what the graph of a model takes.
+
+    Args:
+        source: A `pathlib.Path`, an image of Pillow, or an array of pixels from 0 to
+            255, or of floats from 0 to 1.
+        metadata: What the model takes.
+
+    Returns:
+        float32 array `(height, width, channels)` of values from 0 to 255.
+    """
+    # Images of different sizes make a batch only in the model's size.
+    return central_crop_resize(
+        _as_pixels(source, metadata.channels),
+        metadata.image_size,
+        metadata.crop,
+        interpolation=metadata.interpolation,
+    ).astype(np.float32, copy=False)
+
+
+def _map_over_threads(function, items):
+    if len(items) == 1:
+        return [function(items[0])]
+    # Its import takes as long as a small picture.
+    import concurrent.futures
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        return list(pool.map(function, items))
+
+
+def _expand(sources):
+    """Yields a label for each image, and its path, its array or its image."""
+    is_array = getattr(sources, "ndim", 0) in (2, 3)
+    if is_array or _is_pillow(sources) or isinstance(sources, (str, os.PathLike)):
+        sources = [sources]
+    for index, source in enumerate(sources):
+        if not isinstance(source, (str, os.PathLike)):
+            yield f"image {index}", source
+            continue
+        path = pathlib.Path(source)
+        if path.is_dir():
+            found = list_images(path)
+            if not found:
+                raise DataError(f"there is no image in {path}")
+            yield from ((str(file), file) for file in found)
+        else:
+            yield str(path), path
+
+
+def _is_pillow(source):
+    return hasattr(source, "getexif")
+
+
+def _as_pixels(source, channels):
+    if isinstance(source, pathlib.Path):
+        if not source.is_file():
+            raise DataError(f"no such file: {source}")
+        return read_image(source, channels)
+    if _is_pillow(source):
+        return decode_image(source, channels)
+    source = np.asarray(source)
+    image = source[..., None] if source.ndim == 2 else source
+    if image.ndim != 3 or image.shape[-1] != channels or not image.size:
+        raise DataError(
+            f"the model takes images of {channels} channels. Received an array of "
+            f"shape {source.shape}"
+        )
+    if image.dtype.kind not in "uifb":
+        raise DataError(f"pixels must be numbers. Received an array of {image.dtype}")
+    if image.dtype.kind == "f" and image.max() <= 1:
+        return 255 * image
+    return image
