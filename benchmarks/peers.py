@@ -30,6 +30,29 @@ def vit_pytorch_class():
     return module.CCT
 
 
+def vit_pytorch_inference(architecture, batch_size, compiled, precision):
+    """Inference alone of `vit_pytorch.cct.CCT`, on request by `torch.compile`."""
+    import torch
+
+    rates = {"dropout_rate": 0.0, "stochastic_depth_rate": 0.1}
+    model = vit_pytorch_class()(**torch_arguments(architecture), **rates).eval()
+    if compiled:
+        model = torch.compile(model)
+    height, width, channels = architecture["input_shape"]
+    images = torch.randn(batch_size, channels, height, width)
+    half = precision == "bfloat16"
+
+    def run(count, images):
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, half):
+            for _ in range(count):
+                model(images).float().softmax(-1).numpy()
+
+    return {
+        "latency": lambda count: run(count, images[:1]),
+        "inference": lambda count: run(count, images),
+    }
+
+
 def original(architecture, batch_size, inference_batch_size, checkout):
     """The authors' class, from a checkout of SHI-Labs/Compact-Transformers."""
     sys.path.insert(0, checkout)

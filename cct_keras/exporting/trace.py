@@ -100,7 +100,7 @@ def _write(architecture, arrays, preprocessing, settings, path):
     body = build_body(architecture, arrays)
     layer = Preprocessing(**preprocessing)
     function = serving_function(body, layer, settings)
-    write = {"saved_model": _write_saved_model, "litert": _write_litert}.get(
+    write = {"saved_model": write_saved_model, "litert": _write_litert}.get(
         settings.format, _write_onnx
     )
     write(function, body, settings, path)
@@ -116,11 +116,14 @@ def _write_litert(function, body, settings, path):
     from cct_keras.exporting.litert_file import write_litert
 
     with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=path.parent) as folder:
-        _write_saved_model(function, body, settings, folder)
+        write_saved_model(function, body, settings, folder)
         write_litert(pathlib.Path(folder), settings, path)
 
 
-def _write_saved_model(function, body, settings, path):
+def write_saved_model(
+    function, body: keras.Model, settings: ExportSettings, path: str | os.PathLike
+) -> None:
+    """Writes a `tf.function` and the weights it uses as a SavedModel."""
     import tensorflow as tf
 
     def serve(images):

@@ -37,6 +37,7 @@ def pixels():
     return np.random.default_rng(0).integers(0, 256, (3, *SIZE)).astype("float32")
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_onnx_has_erf_only_for_the_exact_gelu(activation, tmp_path):
     import onnx
@@ -53,6 +54,7 @@ def test_onnx_has_erf_only_for_the_exact_gelu(activation, tmp_path):
     np.testing.assert_allclose(output, expected, atol=1e-5)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("activation", ["gelu_tanh", "relu"])
 def test_litert(activation, tmp_path):
     from ai_edge_litert.interpreter import Interpreter

@@ -17,7 +17,13 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("family", list(FAMILIES))
+FAMILY_NAMES = [
+    pytest.param(name, marks=[] if name == "CCT" else pytest.mark.integration)
+    for name in FAMILIES
+]
+
+
+@pytest.mark.parametrize("family", FAMILY_NAMES)
 def test_onnx(family, tmp_path):
     import onnxruntime
 
@@ -32,17 +38,7 @@ def test_onnx(family, tmp_path):
         np.testing.assert_allclose(output, predict(model, x), atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "family",
-    [
-        "CCT",
-        *(
-            pytest.param(x, marks=pytest.mark.integration)
-            for x in FAMILIES
-            if x != "CCT"
-        ),
-    ],
-)
+@pytest.mark.parametrize("family", FAMILY_NAMES)
 def test_litert(family, tmp_path):
     from ai_edge_litert.interpreter import Interpreter
 

@@ -51,6 +51,7 @@ def modes_of(model):
     }
 
 
+@pytest.mark.integration
 @family_names
 @pytest.mark.backend
 def test_a_fresh_model_is_quantized_and_its_files_load(family, tmp_path):
@@ -76,6 +77,7 @@ def test_a_fresh_model_is_quantized_and_its_files_load(family, tmp_path):
     np.testing.assert_array_equal(predict(fresh, X), outputs)
 
 
+@pytest.mark.integration
 @pytest.mark.backend
 @pytest.mark.parametrize("mode", ["int4", "float8"])
 def test_other_modes(mode, tmp_path):
@@ -86,6 +88,7 @@ def test_other_modes(mode, tmp_path):
     assert set(modes_of(loaded).values()) == {mode}
 
 
+@pytest.mark.integration
 @pytest.mark.backend
 def test_a_quantizer_of_the_inputs_is_kept(tmp_path):
     """Weights only: without the config, the file would quantize its inputs, too."""
@@ -111,6 +114,7 @@ def test_filters(filters, count, tmp_path):
     assert modes_of(reloaded(model, tmp_path)) == modes
 
 
+@pytest.mark.integration
 @pytest.mark.backend
 def test_mixed_precision_and_a_frozen_model(tmp_path):
     model = small_model("CCT", dtype="mixed_bfloat16")
@@ -129,6 +133,7 @@ def test_mixed_precision_and_a_frozen_model(tmp_path):
     )
 
 
+@pytest.mark.integration
 @pytest.mark.backend
 def test_a_quantized_model_can_be_fitted():
     model = quantized(dropout_rate=0.1)
@@ -207,6 +212,7 @@ def test_a_file_for_every_backend(backend, tmp_path):
 # === The rest of the package ===
 
 
+@pytest.mark.integration
 @pytest.mark.backend
 def test_a_classifier_of_raw_pixels(tmp_path):
     model = cct_keras.load_classifier("cct_2_3x2_32.digits")
@@ -220,6 +226,7 @@ def test_a_classifier_of_raw_pixels(tmp_path):
     np.testing.assert_array_equal(predict(again, pixels), outputs)
 
 
+@pytest.mark.integration
 def test_models_made_from_a_quantized_one():
     model = quantized(classifier_activation=None)
     features = cct_keras.feature_extractor(model, ["head"])(X)
@@ -241,6 +248,7 @@ REFUSALS = {
 }
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("mode", ["int8", "float8"])
 def test_what_needs_float_weights_refuses(mode, tmp_path):
     model = quantized(mode=mode, num_layers=1)
@@ -251,6 +259,7 @@ def test_what_needs_float_weights_refuses(mode, tmp_path):
         assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("mode", ["int8", "int4", "float8"])
 def test_files_of_quantized_models_are_no_start(mode, tmp_path):
     model = quantized(mode=mode, num_layers=1)
@@ -262,6 +271,7 @@ def test_files_of_quantized_models_are_no_start(mode, tmp_path):
         assert str(path) in str(caught.value)
 
 
+@pytest.mark.integration
 def test_float_weights_are_not_put_into_integers(tmp_path):
     from cct_keras.pretrained.source import open_weights
 
@@ -271,6 +281,7 @@ def test_float_weights_are_not_put_into_integers(tmp_path):
         source.load_into(quantized())
 
 
+@pytest.mark.integration
 def test_adapters_are_merged_first():
     adapted = cct_keras.add_lora(small_model("CCT"), 2)
     with pytest.raises(CCTKerasError, match="merge_lora"):
