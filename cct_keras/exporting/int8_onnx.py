@@ -77,9 +77,10 @@ class _Reader:
         (source,) = model.graph.input
         # 0 if the batch may have any length.
         fixed = source.type.tensor_type.shape.dim[0].dim_value
-        step = fixed or BATCH_SIZE
-        # A graph of a fixed batch gets the first images again where some are missing.
-        count = -(-len(images) // fixed) * fixed if fixed else len(images)
+        step = fixed or min(BATCH_SIZE, len(images))
+        # onnxruntime takes batches of one length only: the last one gets the first
+        # images again where some are missing.
+        count = -(-len(images) // step) * step
         images = np.resize(images, (count, *images.shape[1:]))
         self._batches = iter(
             [

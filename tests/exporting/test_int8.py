@@ -59,6 +59,20 @@ def test_int8_with_other_input(batch, tmp_path):
 
 
 @pytest.mark.integration
+@pytest.mark.parametrize("count", [7, 40])
+def test_int8_of_few_images(count, tmp_path):
+    """Calibration images that fill no whole batch."""
+    images = cct_keras.load_data("digits", image_size=16).train.images
+    pixels = np.stack([images[index] for index in range(count)])
+    labels = np.arange(count) % 2
+    data = ((pixels, labels), (pixels, labels), (pixels, labels))
+    exported = cct_keras.export(
+        DIGITS, tmp_path / "q.onnx", precision="int8", data=data
+    )
+    assert exported.parity["same_top1"] >= count - 1
+
+
+@pytest.mark.integration
 def test_weights_keep_a_bit_for_processors_that_overflow(tmp_path):
     import onnx
     from onnx import numpy_helper
