@@ -107,23 +107,28 @@ def _find_layer_norm(node, links):
     is_norm = (
         gamma in links.constants
         and epsilon is not None
-        and _is_mean_of_rows(links.makers.get(mean), source)
+        and _is_mean_of_rows(links.makers.get(mean), source, links)
         and square is not None
-        and _is_mean_of_rows(variance, square.output[0])
+        and _is_mean_of_rows(variance, square.output[0], links)
         and square.op_type == "Mul"
         and list(square.input) == [centered, centered]
     )
     return (source, gamma, node.input[1], epsilon) if is_norm else None
 
 
-def _is_mean_of_rows(node, source):
+def _is_mean_of_rows(node, source, links):
     """Whether a node takes the mean over the last axis of `(batch, tokens, dim)`."""
     if node is None or node.input[0] != source:
         return False
     if node.op_type == "GlobalAveragePool":
         return True
+    if node.op_type != "ReduceMean":
+        return False
+    # The axes are an attribute before version 18 of the operations, an input since.
+    if len(node.input) == 2:
+        return links.scalar(node.input[1]) in (-1, 2)
     axes = {item.name: list(item.ints) for item in node.attribute}.get("axes")
-    return node.op_type == "ReduceMean" and axes in ([-1], [2])
+    return axes in ([-1], [2])
 
 
 def _join_pads(graph):

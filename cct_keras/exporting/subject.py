@@ -160,7 +160,30 @@ def _from_model(model):
     for layer in model.layers:
         if isinstance(layer, Preprocessing):
             preprocessing = _arguments(layer)
-    return Subject(architecture, arrays, preprocessing, model)
+    reference, notes = _in_float32(model)
+    return Subject(architecture, arrays, preprocessing, reference, notes)
+
+
+def _in_float32(model):
+    """The model that exported files are compared with, and what to say about it.
+
+    One that computes in half precision is off by more than a file may be.
+    """
+    others = {
+        layer.compute_dtype for layer in model._flatten_layers(include_self=False)
+    } - {"float32"}
+    if not others:
+        return model, ()
+
+    def clone_layer(layer):
+        return type(layer).from_config({**layer.get_config(), "dtype": "float32"})
+
+    clone = keras.models.clone_model(model, clone_function=clone_layer)
+    clone.set_weights(model.get_weights())
+    return clone, (
+        f"the model computes in {' and '.join(sorted(others))}; it is exported, and "
+        "compared, with its weights in float32",
+    )
 
 
 def _from_path(model):
@@ -268,6 +291,8 @@ def _guess_normalization(subject):
         (row.dataset.mean, row.dataset.std, row.dataset.crop)
         for row in WEIGHTS
         if row.variant == variant
+        # Files that come with the package tell theirs.
+        and not row.is_shipped
         and len(row.dataset.mean) == subject.channels
         and row.dataset.num_classes == subject.architecture.num_classes
     }

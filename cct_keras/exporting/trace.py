@@ -4,9 +4,11 @@ On another backend it runs in a child process, as `python -m cct_keras.exporting
 """
 
 import dataclasses
+import errno
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -134,9 +136,14 @@ def write_saved_model(
     module.serve = tf.function(
         serve, input_signature=function.input_signature, autograph=False
     )
-    tf.saved_model.save(
-        module, str(path), signatures=module.serve.get_concrete_function()
-    )
+    try:
+        tf.saved_model.save(
+            module, str(path), signatures=module.serve.get_concrete_function()
+        )
+    except tf.errors.OpError as error:
+        # TensorFlow writes by itself, and a full disk is no `OSError` to it.
+        reason = re.sub(r" \[Op:\w+\]$", "", error.message).split("; ")[-1]
+        raise OSError(errno.EIO, reason) from error
 
 
 def output_names(settings: ExportSettings) -> list[str]:

@@ -117,6 +117,9 @@ def _clone_with_weights(model, clone_layer: Callable):
     """A copy of a model, its blocks with or without adapters, with its weights."""
     clone = keras.models.clone_model(model, clone_function=clone_layer)
     for layer in model.layers:
+        # Keras gives the input of the copy a name of its own.
+        if not layer.weights:
+            continue
         target = clone.get_layer(layer.name)
         if type(target) is type(layer):
             target.set_weights(layer.get_weights())

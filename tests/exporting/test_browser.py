@@ -549,6 +549,7 @@ def test_names_are_shown_as_text_and_without_seqpool_there_is_no_map(
     assert tab.text_content(".card h2") == file.name
     assert "<b>none</b>" in tab.text_content("#license")
     tab.click("#classes summary")
+    tab.locator("#classes li").first.wait_for()
     assert tab.locator("#classes li").all_text_contents() == list(HOSTILE)
     assert tab.locator("main :is(img, script, u, b)").count() == 0
     assert tab.locator(".map").count() == 0
