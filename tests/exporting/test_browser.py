@@ -556,6 +556,15 @@ def test_names_are_shown_as_text_and_without_seqpool_there_is_no_map(
     assert not tab.is_visible("#map-choice")
 
 
+def test_pictures_that_come_before_the_model(cifar_site, open_page):
+    files = samples("cifar10_jpeg")[:3]
+    page = open_page(cifar_site, ready=False)
+    page.page.set_input_files("#files", files)
+    page.wait_for("3 pictures classified")
+    names = [picture["name"] for picture in page.saved()["pictures"]]
+    assert names == [file.name for file in files]
+
+
 def test_says_in_one_line_what_is_no_picture(cifar_site, open_page, tmp_path):
     (tmp_path / "notes.txt").write_text("no picture")
     (tmp_path / "broken.png").write_bytes(samples("cifar10_jpeg")[0].read_bytes()[:60])

@@ -32,7 +32,12 @@ let classifier;
 let results = [];
 let stream = null;
 let taken = 0;
-let queue = Promise.resolve();
+// Pictures that come while the model loads wait for it.
+let modelIsReady;
+let queue = new Promise((resolve) => {
+  modelIsReady = resolve;
+});
+let broken = false;
 let waiting = 0;
 let finished = 0;
 
@@ -41,16 +46,20 @@ start();
 async function start() {
   element("waiting").remove();
   say("Loading the model and its runtime …");
+  listen();
   try {
     classifier = await loadClassifier();
   } catch (error) {
+    broken = true;
     say(`The model cannot be started: ${firstLine(error)}`, true);
     return;
   }
   describe(classifier.metadata);
-  listen();
   element("start").hidden = false;
-  say("Ready.");
+  if (!waiting) {
+    say("Ready.");
+  }
+  modelIsReady();
   keepOffline();
 }
 
@@ -102,11 +111,15 @@ function listClasses(names) {
 // === Ways in ===
 
 function listen() {
-  element("files").addEventListener("change", ({ target }) => {
-    add([...target.files]);
+  const chosen = () => {
+    add([...element("files").files]);
     // So that the same picture can be chosen again.
-    target.value = "";
-  });
+    element("files").value = "";
+  };
+  element("files").addEventListener("change", chosen);
+  if (element("files").files.length) {
+    chosen();
+  }
   addEventListener("paste", ({ clipboardData }) => {
     take(clipboardData.files, "There is no picture to paste.");
   });
@@ -183,6 +196,9 @@ function stopCamera() {
 
 /** Queues pictures; the cards of the latest ones come first, in their own order. */
 function add(pictures, name) {
+  if (broken) {
+    return;
+  }
   const before = element("cards").firstElementChild;
   waiting += pictures.length;
   for (const picture of pictures) {
