@@ -38,6 +38,7 @@ def test_onnx(family, tmp_path):
         np.testing.assert_allclose(output, predict(model, x), atol=1e-4)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("family", FAMILY_NAMES)
 def test_litert(family, tmp_path):
     from ai_edge_litert.interpreter import Interpreter

@@ -144,6 +144,7 @@ def test_an_interrupted_run_ends_as_a_whole_one(undisturbed, source, tmp_path, c
 
 
 @pytest.mark.usefixtures("eagerly")
+@pytest.mark.integration
 def test_another_activation(source, tmp_path):
     """It is kept by the files of the run, by going on, and by fine-tuning."""
     fields = {**PLAIN, "activation": "relu", "epochs": 2}
@@ -163,6 +164,7 @@ def test_another_activation(source, tmp_path):
 
 
 @pytest.mark.usefixtures("eagerly")
+@pytest.mark.integration
 def test_a_run_from_before_the_choice_goes_on(source, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(source, tmp_path, **PLAIN, callbacks=[StopAfter(1)])
