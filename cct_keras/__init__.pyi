@@ -10,6 +10,12 @@ from cct_keras.data.dataset import load_data as load_data
 from cct_keras.distillation.losses import DistillationLoss as DistillationLoss
 from cct_keras.distillation.teacher import Teacher as Teacher
 from cct_keras.errors import CCTKerasError as CCTKerasError
+from cct_keras.explaining.explain import explain as explain
+from cct_keras.explaining.explanation import Explanation as Explanation
+from cct_keras.explaining.inspection import Inspection as Inspection
+from cct_keras.explaining.inspection import inspect_model as inspect_model
+from cct_keras.explaining.judging import Judgement as Judgement
+from cct_keras.explaining.judging import judge_explanations as judge_explanations
 from cct_keras.exporting.export import Export as Export
 from cct_keras.exporting.export import export as export
 from cct_keras.finetuning.freeze import freeze as freeze

@@ -21,6 +21,10 @@ class QuantizedModelError(CCTKerasError, ValueError):
     """A quantized model where one with float weights is needed."""
 
 
+class ModelError(CCTKerasError, ValueError):
+    """A model that is missing, or not one that can do what is asked of it."""
+
+
 class ExportError(CCTKerasError, ValueError):
     """A model that cannot be exported as asked."""
 

@@ -21,6 +21,7 @@ COMMANDS = (
     "probe",
     "evaluate",
     "predict",
+    "explain",
     "export",
     "benchmark",
     "convert",

@@ -9,6 +9,7 @@ from cct_keras.cli.options import add_json
 from cct_keras.cli.options import check_model
 from cct_keras.cli.quiet import import_keras_quietly
 from cct_keras.cli.quiet import open_quietly
+from cct_keras.errors import ModelError
 from cct_keras.model_files import exported_format
 from cct_keras.quiet import silent_stderr
 
@@ -39,6 +40,13 @@ def add_parser(subparsers) -> None:
         help="also draw the first 24 images with their classes, as .png, .svg or .pdf "
         "(default: draw nothing)",
     )
+    parser.add_argument(
+        "--explain",
+        type=pathlib.Path,
+        metavar="FOLDER",
+        help="also write where the model looks in each image: pictures and a page "
+        "(`cct-keras explain` has more choices; default: none)",
+    )
     add_json(parser)
     parser.set_defaults(run=run)
 
@@ -50,6 +58,11 @@ def run(arguments) -> None:
         raise ValueError(
             f"--figure must end in {', '.join(FIGURE_SUFFIXES)}. Received: {figure}"
         )
+    if arguments.explain is not None and exported_format(arguments.model) is not None:
+        raise ModelError(
+            f"{arguments.model} is an exported file, which shows no attention: explain "
+            "the model that it was made from"
+        )
     rows = _classify(arguments)
     from cct_keras.runtime.printing import print_predictions
     from cct_keras.runtime.printing import refuse_unreadable
@@ -59,7 +72,17 @@ def run(arguments) -> None:
         from cct_keras.report.preview import write_predictions
 
         print(f"figure: {write_predictions(figure, rows)}", file=sys.stderr)
+    if arguments.explain is not None:
+        _explain(arguments, rows)
     refuse_unreadable(rows)
+
+
+def _explain(arguments, rows):
+    readable = [row["image"] for row in rows if "classes" in row]
+    if readable:
+        explanation = cct_keras.explain(arguments.model, readable, verbose=False)
+        page = explanation.save(arguments.explain)
+        print(f"maps by {explanation.method}: {page}", file=sys.stderr)
 
 
 def _classify(arguments):

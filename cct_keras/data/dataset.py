@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import pathlib
 
 import numpy as np
 
@@ -35,6 +36,7 @@ class Split:
     Attributes:
         images: Image `i` is `images[i]`, a uint8 array `(height, width, channels)`.
         labels: int64 array `(count,)`.
+        files: Where each image was read from; `None` if they were not files.
 
     Example:
 
@@ -45,9 +47,14 @@ class Split:
 
     images: ImageArray | RaggedImages | ImageFiles
     labels: np.ndarray
+    files: tuple[pathlib.Path, ...] | None = None
 
     def __len__(self):
         return len(self.labels)
+
+    def name_of(self, index: int) -> str:
+        """What a person can find image `index` by: its file, or its number."""
+        return f"image {index}" if self.files is None else str(self.files[index])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -306,7 +313,7 @@ def load_data(
         mean=mean,
         std=std,
         crop=crop,
-        **{name: Split(images[name], raw.splits[name].labels) for name in SPLITS},
+        **{name: _as_split(images[name], raw.splits[name]) for name in SPLITS},
         fingerprint=identity,
         cut={"validation": validation, "test": test, "seed": seed},
         notes=raw.notes,
@@ -356,7 +363,7 @@ def load_evaluation_data(
     raw, shapes = measure_images(raw)
     image_format = ImageFormat(tuple(image_size), channels, crop, interpolation)
     raw, images = load_images(raw, shapes.sizes, image_format, training_split=None)
-    measured = Split(images[split], raw.splits[split].labels)
+    measured = _as_split(images[split], raw.splits[split])
     return Dataset(
         name=raw.name,
         class_names=raw.class_names,
@@ -370,6 +377,11 @@ def load_evaluation_data(
         cut={},
         notes=raw.notes,
     )
+
+
+def _as_split(images, raw):
+    files = tuple(raw.images) if raw.has_files else None
+    return Split(images, raw.labels, files)
 
 
 def _known_size(raw):

@@ -180,7 +180,7 @@ def describe(
         maps=subject.map_grid if settings.maps else None,
         precision=settings.precision,
         variant=subject.architecture.variant or subject.architecture.nearest_variant(),
-        name=subject.reference.name,
+        name=subject.reference.model.name,
         trained_on=known["trained_on"],
         license=license,
         version=cct_keras.__version__,

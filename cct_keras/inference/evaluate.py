@@ -90,7 +90,30 @@ def measure(
     )
 
 
-def find_mistakes(data: Dataset, split: str, probabilities, count: int = 24) -> dict:
+@dataclasses.dataclass(frozen=True, eq=False)
+class Mistake:
+    """A wrongly classified image.
+
+    Attributes:
+        image: The image, a uint8 array.
+        name: Its file, or its number in the split.
+        split: `"test"`, `"validation"` or `"train"`.
+        truth: Name of the class that its label says.
+        prediction: Name of the class that the model predicts.
+        confidence: Probability of that class.
+    """
+
+    image: np.ndarray
+    name: str
+    split: str
+    truth: str
+    prediction: str
+    confidence: float
+
+
+def find_mistakes(
+    data: Dataset, split: str, probabilities: np.ndarray, count: int = 24
+) -> list[Mistake]:
     """The wrongly classified images of which the model was most confident.
 
     Args:
@@ -100,21 +123,23 @@ def find_mistakes(data: Dataset, split: str, probabilities, count: int = 24) -> 
         count: How many to return at most.
 
     Returns:
-        `images`, `truths`, `predictions` and `confidences`, the most confident first;
-        an empty dictionary if there is no mistake.
+        The mistakes, the most confident first.
     """
-    images, labels = getattr(data, split).images, getattr(data, split).labels
+    found = getattr(data, split)
     predictions, confidences = probabilities.argmax(1), probabilities.max(1)
-    wrong = np.flatnonzero(predictions != labels)
+    wrong = np.flatnonzero(predictions != found.labels)
     worst = wrong[np.argsort(-confidences[wrong], kind="stable")][:count]
-    if not len(worst):
-        return {}
-    return {
-        "images": [images[i] for i in worst],
-        "truths": [data.class_names[labels[i]] for i in worst],
-        "predictions": [data.class_names[predictions[i]] for i in worst],
-        "confidences": [float(confidences[i]) for i in worst],
-    }
+    return [
+        Mistake(
+            found.images[int(i)],
+            found.name_of(int(i)),
+            split,
+            data.class_names[found.labels[i]],
+            data.class_names[predictions[i]],
+            float(confidences[i]),
+        )
+        for i in worst
+    ]
 
 
 def _fit(images, metadata):

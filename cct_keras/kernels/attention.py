@@ -6,6 +6,8 @@ from keras import ops
 from cct_keras.kernels.chunked_attention import chunked_attention
 from cct_keras.kernels.device import tuned_for_cpu
 from cct_keras.kernels.keep_mask import keep_mask
+from cct_keras.kernels.observation import is_observed
+from cct_keras.kernels.observation import observed
 
 
 def attention(
@@ -39,6 +41,9 @@ def attention(
     """
     if return_weights:
         return _attention_by_formula(query, key, value, dropout_rate, seed_generator)
+    if is_observed():
+        output, _ = _attention_by_formula(query, key, value, 0.0, None)
+        return output
     on_cpu = tuned_for_cpu(query)
     on_torch = keras.config.backend() == "torch"
     if dropout_rate and on_cpu and on_torch:
@@ -56,7 +61,7 @@ def attention(
 def _attention_by_formula(query, key, value, dropout_rate, seed_generator):
     scale = query.shape[-1] ** -0.5
     scores = ops.matmul(query * scale, ops.swapaxes(key, -1, -2))
-    weights = ops.softmax(scores, axis=-1)
+    weights = observed("attention", ops.softmax(scores, axis=-1))
     if not dropout_rate:
         return ops.matmul(weights, value), weights
     if not tuned_for_cpu(query):

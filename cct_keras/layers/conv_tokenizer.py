@@ -9,6 +9,7 @@ from cct_keras.checks import check_non_negative
 from cct_keras.checks import check_positive
 from cct_keras.checks import check_rank
 from cct_keras.kernels.max_pool import max_pool
+from cct_keras.kernels.observation import observed
 from cct_keras.layers.settings import check_settings
 from cct_keras.layers.settings import save_settings
 
@@ -154,7 +155,8 @@ class ConvTokenizer(keras.layers.Layer):
             x = self.activation(conv(self._pad(x)))
             x = self._pool(x, training)
         _, height, width, _ = ops.shape(x)
-        return ops.reshape(x, (-1, height * width, self.embedding_dim))
+        tokens = ops.reshape(x, (-1, height * width, self.embedding_dim))
+        return observed("tokens", tokens)
 
     def _same_padding(self):
         """Whether the convolutions can pad by themselves, which saves a copy.

@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from cct_keras.checks import check_rank
+from cct_keras.kernels.observation import observed
 from cct_keras.layers.adaptable_layer import AdaptableLayer
 from cct_keras.layers.attention_scores import spec_with_scores
 
@@ -40,6 +41,7 @@ class SeqPool(AdaptableLayer):
         # which LiteRT cannot plan for.
         scores = self.attention(ops.reshape(tokens, (-1, dim)))
         weights = ops.softmax(ops.reshape(scores, (-1, length)), axis=-1)
+        weights = observed("pool", weights)
         x = ops.squeeze(ops.matmul(ops.expand_dims(weights, 1), tokens), axis=1)
         return (x, weights) if return_attention_scores else x
 

@@ -5,18 +5,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from cct_keras.drawing.style import BLUE
+from cct_keras.drawing.style import GRAY
+from cct_keras.drawing.style import INK
+from cct_keras.drawing.style import SKY
+from cct_keras.drawing.style import VERMILION
+from cct_keras.drawing.style import NothingToDraw
+from cct_keras.drawing.style import new_figure
+from cct_keras.drawing.style import percent
+from cct_keras.drawing.style import percent_axis
+from cct_keras.drawing.style import shortened
+from cct_keras.drawing.style import styled
 from cct_keras.inference.metrics import wilson_interval
-from cct_keras.report.style import BLUE
-from cct_keras.report.style import GRAY
-from cct_keras.report.style import INK
-from cct_keras.report.style import SKY
-from cct_keras.report.style import VERMILION
-from cct_keras.report.style import NothingToDraw
-from cct_keras.report.style import new_figure
-from cct_keras.report.style import percent
-from cct_keras.report.style import percent_axis
-from cct_keras.report.style import shortened
-from cct_keras.report.style import styled
 
 # Classes of a confusion matrix with counts in its cells, with names at its edges, and
 # with a cell of their own.

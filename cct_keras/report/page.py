@@ -1,26 +1,25 @@
 """The report of a training run, as one HTML file that needs no other."""
 
-import base64
-import html
-import io
 import os
-import pathlib
-import string
-import warnings
 from collections.abc import Mapping
 from collections.abc import Sequence
-from importlib import resources
 
 import numpy as np
 
-from cct_keras.atomic_file import atomic_file
+from cct_keras.drawing.html import details
+from cct_keras.drawing.html import escape
+from cct_keras.drawing.html import figure_element
+from cct_keras.drawing.html import section
+from cct_keras.drawing.html import table
+from cct_keras.drawing.html import write_page
+from cct_keras.drawing.style import NothingToDraw
+from cct_keras.explaining.cards import card_style
+from cct_keras.explaining.explanation import Explanation
+from cct_keras.inference.evaluate import Mistake
 from cct_keras.report import figures
-from cct_keras.report import pictures
-from cct_keras.report.style import NothingToDraw
+from cct_keras.report.mistakes_page import MISTAKES_PAGE
+from cct_keras.report.mistakes_page import mistake_cards
 
-# Twice the pixels of a CSS inch, for sharp letters on screens with small pixels.
-DOTS_PER_INCH = 192
-WIDE_INCHES = 7
 FREQUENT_CONFUSIONS = 10
 
 
@@ -31,7 +30,8 @@ def write_report(
     metrics: Mapping,
     history: Sequence[Mapping],
     class_names: Sequence[str],
-    examples: Mapping,
+    mistakes: Sequence[Mistake] = (),
+    explanation: Explanation | None = None,
     facts: Mapping[str, str],
     notes: Sequence[str],
 ) -> None:
@@ -48,8 +48,9 @@ def write_report(
             `parameters`, `macs`.
         history: As for `figures.learning_curves`; empty if nothing was trained.
         class_names: Name of every class.
-        examples: `images`, `truths`, `predictions` and `confidences` as for
-            `pictures.mistakes`, or an empty dictionary.
+        mistakes: Mistakes to show.
+        explanation: Where the model looked in them, in the same order; needed if there
+            are any.
         facts: How the run can be repeated: command, versions, recipe.
         notes: Paragraphs at the end of the report.
     """
@@ -59,21 +60,16 @@ def write_report(
         _confusion(test, class_names),
         _per_class(test),
         _calibration(test),
-        _mistakes(test, examples),
+        _mistakes(test, mistakes, explanation),
         _facts(facts),
         _notes(notes),
     ]
-    page = string.Template(
-        resources.files("cct_keras.report").joinpath("template.html").read_text("utf-8")
-    ).substitute(
-        title=_escape(title),
-        headline=_headline(test),
-        tiles=_tiles(metrics),
-        sections="\n".join(section for section in sections if section),
+    write_page(
+        path,
+        title,
+        [_headline(test), _tiles(metrics), *sections],
+        style=card_style(),
     )
-    with atomic_file(pathlib.Path(path)) as temporary:
-        # Names of files, and so names of classes, need not be Unicode.
-        temporary.write_bytes(page.encode("utf-8", "backslashreplace"))
 
 
 def _headline(test):
@@ -111,12 +107,12 @@ def _curves(history, best_epoch):
         figure = figures.learning_curves(history, best_epoch)
     except NothingToDraw:
         return ""
-    return _section("Learning curves", _image(figure, "svg", "Learning curves"))
+    return section("Learning curves", figure_element(figure, "svg", "Learning curves"))
 
 
 def _confusion(test, class_names):
     counts = np.array(test["confusion"])
-    picture = _image(
+    picture = figure_element(
         figures.confusion_matrix(counts, class_names), "png", "Confusion matrix"
     )
     np.fill_diagonal(counts, 0)
@@ -128,11 +124,11 @@ def _confusion(test, class_names):
         if counts[truth, predicted]
     ]
     if rows:
-        picture += _details(
+        picture += details(
             "The most frequent confusions",
-            _table(("Truth", "Predicted", "Images"), rows, numbers=1),
+            table(("Truth", "Predicted", "Images"), rows, numbers=1),
         )
-    return _section("Confusion", picture)
+    return section("Confusion", picture)
 
 
 def _per_class(test):
@@ -144,23 +140,21 @@ def _per_class(test):
         )
         for row in test["per_class"]
     ]
-    return _section(
+    return section(
         "Accuracy by class",
-        _image(
+        figure_element(
             figures.per_class_accuracy(test["per_class"]), "svg", "Accuracy by class"
         ),
-        _details(
-            "All classes", _table(("Class", "Images", "Accuracy"), rows, numbers=2)
-        ),
+        details("All classes", table(("Class", "Images", "Accuracy"), rows, numbers=2)),
     )
 
 
 def _calibration(test):
-    return _section(
+    return section(
         "Calibration",
         "<p>Above the dashed line the model is right more often than it claims, "
         "below it less often.</p>",
-        _image(
+        figure_element(
             figures.calibration(test["calibration"], test["ece"]),
             "svg",
             "Accuracy by confidence",
@@ -168,84 +162,36 @@ def _calibration(test):
     )
 
 
-def _mistakes(test, examples):
+def _mistakes(test, mistakes, explanation):
     wrong = test["count"] - int(np.trace(np.array(test["confusion"])))
-    if len(examples.get("images", ())):
-        keys = ("images", "truths", "predictions", "confidences")
-        figure = pictures.mistakes(*(examples[key] for key in keys))
-        body = _image(figure, "png", "Misclassified pictures")
+    if mistakes:
+        cards = mistake_cards(mistakes, explanation)
+        body = (
+            "<p>The mistakes of which the model was most confident, each beside where "
+            f"it looked for its answer ({escape(explanation.method)}: a value is the "
+            f"{escape(explanation.meaning)}). Those of the training and validation "
+            f'images are on <a href="{MISTAKES_PAGE}">another page</a>: pictures there '
+            "are probably mislabelled.</p>\n"
+            f"{cards}"
+        )
     elif wrong:
         body = f"<p>No pictures of the {wrong:,} mistakes were kept.</p>"
     else:
         body = "<p>There was no mistake: every test image was classified correctly.</p>"
-    return _section("Mistakes", body)
+    return section("Mistakes", body)
 
 
 def _facts(facts):
     rows = "\n".join(
-        f'<tr><th scope="row">{_escape(key)}</th><td>{_escape(value)}</td></tr>'
+        f'<tr><th scope="row">{escape(key)}</th><td>{escape(value)}</td></tr>'
         for key, value in facts.items()
     )
-    return rows and _section("Facts", f'<table class="facts">\n{rows}\n</table>')
+    return rows and section("Facts", f'<table class="facts">\n{rows}\n</table>')
 
 
 def _notes(notes):
-    rows = "\n".join(f"<li>{_escape(note)}</li>" for note in notes)
-    return rows and _section("Notes", f"<ul>\n{rows}\n</ul>")
-
-
-def _section(heading, *parts):
-    body = "\n".join(parts)
-    return f"<section>\n<h2>{heading}</h2>\n{body}\n</section>"
-
-
-def _details(summary, body):
-    return f"<details>\n<summary>{summary}</summary>\n{body}\n</details>"
-
-
-def _table(heads, rows, numbers):
-    """A table whose last `numbers` columns are aligned to the right."""
-
-    def line(tag, cells):
-        classes = [""] * (len(cells) - numbers) + [' class="number"'] * numbers
-        return "".join(
-            f"<{tag}{kind}>{_escape(cell)}</{tag}>"
-            for kind, cell in zip(classes, cells, strict=True)
-        )
-
-    body = "\n".join(f"<tr>{line('td', row)}</tr>" for row in rows)
-    return (
-        f"<table>\n<thead><tr>{line('th', heads)}</tr></thead>\n"
-        f"<tbody>\n{body}\n</tbody>\n</table>"
-    )
-
-
-def _image(figure, kind, text):
-    """A figure as an `img` element that holds its own data."""
-    import matplotlib
-
-    file = io.BytesIO()
-    # No date and no random ids, so that the same run has the same report.
-    metadata = {"Date": None} if kind == "svg" else {}
-    style = {"svg.hashsalt": "cct_keras", "svg.fonttype": "path"}
-    with warnings.catch_warnings(), matplotlib.rc_context(style):
-        # Letters that the font of the figures lacks are readable in the tables.
-        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
-        figure.savefig(
-            file, format=kind, dpi=DOTS_PER_INCH, facecolor="white", metadata=metadata
-        )
-    data = base64.b64encode(file.getvalue()).decode()
-    media = "image/svg+xml" if kind == "svg" else "image/png"
-    inches = figure.get_figwidth()
-    wide = ' class="wide"' if inches > WIDE_INCHES else ""
-    return (
-        f'<figure><img{wide} alt="{_escape(text)}" style="width:{inches:.2f}in" '
-        f'src="data:{media};base64,{data}"></figure>'
-    )
-
-
-def _escape(text):
-    return html.escape(str(text))
+    rows = "\n".join(f"<li>{escape(note)}</li>" for note in notes)
+    return rows and section("Notes", f"<ul>\n{rows}\n</ul>")
 
 
 def _percent(share):

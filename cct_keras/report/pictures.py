@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cct_keras.report.style import NothingToDraw
-from cct_keras.report.style import new_figure
-from cct_keras.report.style import percent
-from cct_keras.report.style import shortened
-from cct_keras.report.style import styled
+from cct_keras.drawing.style import NothingToDraw
+from cct_keras.drawing.style import new_figure
+from cct_keras.drawing.style import percent
+from cct_keras.drawing.style import shortened
+from cct_keras.drawing.style import styled
 
 MOST_PICTURES = 24
 COLUMNS = 6
@@ -21,42 +21,14 @@ SMALL_PICTURE = 128
 
 
 @styled
-def mistakes(
-    images: Sequence[np.ndarray],
-    truths: Sequence[str],
-    predictions: Sequence[str],
-    confidences: Sequence[float],
-):
-    """Pictures with the caption "truth → predicted 98 %".
-
-    Args:
-        images: uint8 arrays `(height, width, channels)` of 1 or 3 channels, of
-            any sizes. The first 24 are drawn.
-        truths: Name of each picture's class.
-        predictions: Name of each predicted class.
-        confidences: Probability of each predicted class.
-
-    Returns:
-        A `matplotlib.figure.Figure`.
-    """
-    captions = []
-    for truth, name, value in zip(truths, predictions, confidences, strict=True):
-        line = f"{shortened(truth, 99)} → {shortened(name, 99)} {percent(value)}"
-        if len(line) > CAPTION_LENGTH:
-            first = shortened(truth, CAPTION_LENGTH - 2)
-            line = f"{first} →\n{_with_confidence(name, value)}"
-        captions.append(line)
-    return _picture_grid(images, captions)
-
-
-@styled
 def predictions(
     images: Sequence[np.ndarray], names: Sequence[str], confidences: Sequence[float]
 ):
     """Pictures with the caption "predicted 98 %".
 
     Args:
-        images: As for `mistakes`.
+        images: uint8 arrays `(height, width, channels)` of 1 or 3 channels, of
+            any sizes. The first 24 are drawn.
         names: Name of each predicted class.
         confidences: Probability of each predicted class.
 
@@ -76,7 +48,7 @@ def samples(
     """Training images with their labels as captions, and their shares if two are mixed.
 
     Args:
-        images: As for `mistakes`.
+        images: As for `predictions`.
         targets: Share of every class in each image.
         class_names: In the order of the shares.
 

@@ -3,7 +3,9 @@
 import itertools
 import os
 import pathlib
+from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -78,10 +80,10 @@ def load_batches(
 
     height, width = metadata.image_size
     size = max(1, BATCH_NUMBERS // (height * width * metadata.channels))
-    expanded = _expand(sources)
+    expanded = expand_sources(sources)
     while batch := list(itertools.islice(expanded, min(size, BATCH_SIZE))):
         labels, images = zip(*batch)
-        yield list(labels), _map_over_threads(load, images)
+        yield list(labels), map_over_threads(load, images)
 
 
 def load_image(source, metadata: Metadata) -> np.ndarray:
@@ -97,14 +99,15 @@ def load_image(source, metadata: Metadata) -> np.ndarray:
     """
     # Images of different sizes make a batch only in the model's size.
     return central_crop_resize(
-        _as_pixels(source, metadata.channels),
+        as_pixels(source, metadata.channels),
         metadata.image_size,
         metadata.crop,
         interpolation=metadata.interpolation,
     ).astype(np.float32, copy=False)
 
 
-def _map_over_threads(function, items):
+def map_over_threads(function: Callable, items: Sequence) -> list:
+    """What a function returns for each item, computed in threads."""
     if len(items) == 1:
         return [function(items[0])]
     # Its import takes as long as a small picture.
@@ -114,8 +117,15 @@ def _map_over_threads(function, items):
         return list(pool.map(function, items))
 
 
-def _expand(sources):
-    """Yields a label for each image, and its path, its array or its image."""
+def expand_sources(sources) -> Iterator[tuple[str, object]]:
+    """Lists images one by one.
+
+    Args:
+        sources: As for `classify`.
+
+    Yields:
+        A label for each image, and its path, its array or its image of Pillow.
+    """
     is_array = getattr(sources, "ndim", 0) in (2, 3)
     if is_array or _is_pillow(sources) or isinstance(sources, (str, os.PathLike)):
         sources = [sources]
@@ -137,7 +147,16 @@ def _is_pillow(source):
     return hasattr(source, "getexif")
 
 
-def _as_pixels(source, channels):
+def as_pixels(source, channels: int) -> np.ndarray:
+    """Reads one image in its own size.
+
+    Args:
+        source: As for `load_image`.
+        channels: 1 for gray images, 3 for color.
+
+    Returns:
+        Array `(height, width, channels)` of values from 0 to 255.
+    """
     if isinstance(source, pathlib.Path):
         if not source.is_file():
             raise DataError(f"no such file: {source}")

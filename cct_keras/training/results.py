@@ -7,7 +7,9 @@ from functools import partial
 import keras
 import numpy as np
 
+from cct_keras.data.splits import SPLITS
 from cct_keras.errors import RunError
+from cct_keras.explaining.explain import explain
 from cct_keras.finetuning.lora import merge_lora
 from cct_keras.inference.evaluate import find_mistakes
 from cct_keras.inference.evaluate import measure
@@ -16,6 +18,8 @@ from cct_keras.models.cost import variant_cost
 from cct_keras.pretrained.source import RUN_MODEL
 from cct_keras.recipes.recipe import Recipe
 from cct_keras.recipes.run_settings import recipe_settings
+from cct_keras.report.mistakes_page import MISTAKES_PAGE
+from cct_keras.report.mistakes_page import write_mistakes
 from cct_keras.report.page import write_report
 from cct_keras.training.build import precision_policy
 from cct_keras.training.callbacks import Record
@@ -28,6 +32,8 @@ from cct_keras.training.run_folder import RunFolder
 
 # Recipe fields that a report shows even if they have their default values.
 ALWAYS_SHOWN = ("epochs", "batch_size", "lr")
+# Mistakes in the report, and on the page of those that may be mislabelled.
+SHOWN_MISTAKES = 24
 
 
 def measure_run(
@@ -94,6 +100,7 @@ def save_results(
     folder: RunFolder,
     record: Record,
     final: keras.Model,
+    best: keras.Model,
     metrics: dict,
     probabilities: np.ndarray,
     command: str | None = None,
@@ -105,6 +112,7 @@ def save_results(
         folder: The folder of the run.
         record: History, best weights and last weights.
         final: A model with the structure of the trained one.
+        best: The trained model, as `measure_run` returns it.
         metrics: As `measure_run` returns them.
         probabilities: Of the test images, to find the mistakes for the report.
         command: What the report shows as the command of the run.
@@ -113,6 +121,8 @@ def save_results(
         RunError: A file cannot be written.
     """
     data = job.data
+    mistakes, suspects = _find_mistakes(data, best, probabilities)
+    explanations = _explain_mistakes(best, mistakes, suspects)
     try:
         save_weights_as_model(folder, final, record.last, LAST_MODEL)
         save_weights_as_model(folder, final, record.best, RUN_MODEL)
@@ -123,9 +133,16 @@ def save_results(
             metrics=metrics,
             history=record.history,
             class_names=data.class_names,
-            examples=find_mistakes(data, "test", probabilities),
+            mistakes=mistakes,
+            explanation=explanations[0],
             facts=_facts(job, command),
             notes=list(data.notes),
+        )
+        write_mistakes(
+            folder.path / MISTAKES_PAGE,
+            suspects,
+            explanations[1],
+            sum(len(getattr(data, split)) for split in SPLITS),
         )
         # Last, because this file means that the run is complete.
         folder.write_json(METRICS, metrics)
@@ -134,6 +151,28 @@ def save_results(
             f"cannot write the results to {folder.path} ({error}); the same call tries "
             "again, without training again"
         ) from error
+
+
+def _find_mistakes(data, best, probabilities):
+    """The worst mistakes of the test split, and of all splits together."""
+    compute = partial(run_on_batch, best)
+    found = {"test": find_mistakes(data, "test", probabilities, SHOWN_MISTAKES)}
+    for split in ("train", "validation"):
+        others = np.concatenate([compute(x) for x in data.batches(split)])
+        found[split] = find_mistakes(data, split, others, SHOWN_MISTAKES)
+    everywhere = [mistake for mistakes in found.values() for mistake in mistakes]
+    everywhere.sort(key=lambda mistake: -mistake.confidence)
+    return found["test"], everywhere[:SHOWN_MISTAKES]
+
+
+def _explain_mistakes(best, *groups):
+    """Where the model looked in each group of mistakes; `None` for an empty one."""
+    return [
+        explain(best, [mistake.image for mistake in group], verbose=False)
+        if group
+        else None
+        for group in groups
+    ]
 
 
 def final_lines(

@@ -20,6 +20,7 @@ from cct_keras.distributed.devices import Devices
 from cct_keras.errors import RunError
 from cct_keras.pretrained.source import RUN_MODEL
 from cct_keras.recipes.run_settings import differing_settings
+from cct_keras.report.mistakes_page import MISTAKES_PAGE
 
 SETTINGS = "run.json"
 METRICS = "metrics.json"
@@ -28,7 +29,16 @@ REPORT = "report.html"
 SNAPSHOTS = "snapshots"
 TENSORBOARD = "tensorboard"
 HISTORY = "history.csv"
-OWN_FILES = (METRICS, RUN_MODEL, LAST_MODEL, REPORT, HISTORY, SNAPSHOTS, TENSORBOARD)
+OWN_FILES = (
+    METRICS,
+    RUN_MODEL,
+    LAST_MODEL,
+    REPORT,
+    MISTAKES_PAGE,
+    HISTORY,
+    SNAPSHOTS,
+    TENSORBOARD,
+)
 KEPT_SNAPSHOTS = 2
 
 # What the first machine finds in its folder, as it tells the others.

@@ -201,7 +201,9 @@ def train(
             job, record, final, count_trained(model)
         )
         if folder is not None:
-            save_results(job, folder, record, final, metrics, probabilities, command)
+            save_results(
+                job, folder, record, final, best, metrics, probabilities, command
+            )
     job.say(*final_lines(metrics, folder, time.perf_counter() - started))
     return Run(best, record.history, metrics, data)
 

@@ -75,10 +75,12 @@ def test_the_mistakes_come_with_their_pictures(data):
     probabilities[:, 1] = 0.95 - probabilities[:, 0]
     found = find_mistakes(data, "test", probabilities, count=3)
     wrong = np.flatnonzero(labels != 0)[::-1][:3]
-    assert found["confidences"] == pytest.approx(list(probabilities[wrong, 0]))
-    assert found["truths"] == [data.class_names[labels[i]] for i in wrong]
-    assert found["predictions"] == ["blue"] * 3
-    for image, index in zip(found["images"], wrong, strict=True):
-        np.testing.assert_array_equal(image, data.test.images[index])
+    confidences = [mistake.confidence for mistake in found]
+    assert confidences == pytest.approx(list(probabilities[wrong, 0]))
+    assert [m.truth for m in found] == [data.class_names[labels[i]] for i in wrong]
+    assert [m.prediction for m in found] == ["blue"] * 3
+    for mistake, index in zip(found, wrong, strict=True):
+        np.testing.assert_array_equal(mistake.image, data.test.images[index])
+        assert mistake.name == data.test.name_of(index)
     right = np.eye(3)[labels]
-    assert find_mistakes(data, "test", right) == {}
+    assert find_mistakes(data, "test", right) == []

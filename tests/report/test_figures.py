@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from cct_keras.drawing.style import INK
+from cct_keras.drawing.style import NothingToDraw
 from cct_keras.inference.metrics import classification_metrics
 from cct_keras.report import figures
-from cct_keras.report.style import INK
-from cct_keras.report.style import NothingToDraw
 
 HISTORY = [
     {"epoch": 1, "loss": 2.0, "accuracy": 0.3, "val_loss": 1.9, "val_accuracy": 0.4},

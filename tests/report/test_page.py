@@ -9,12 +9,17 @@ from importlib import resources
 import numpy as np
 import pytest
 
+from cct_keras.explaining.explanation import Explanation
+from cct_keras.explaining.pictures import Picture
+from cct_keras.inference.evaluate import Mistake
 from cct_keras.inference.metrics import classification_metrics
+from cct_keras.report.mistakes_page import write_mistakes
 from cct_keras.report.page import write_report
 
 HOSTILE = "<script>alert('x')</script>$\\frac{\" onload=\"y"
 NAMES = ["cat", HOSTILE, "never seen"]
 VOID = {"meta", "img"}
+OUTSIDE = {"href", "srcset", "onload", "onerror"}
 HISTORY = [
     {"epoch": 1, "loss": 2.0, "accuracy": 0.3, "val_loss": 1.9, "val_accuracy": 0.4},
     {"epoch": 2, "loss": float("nan"), "val_accuracy": 0.5, "learning_rate": 1e-3},
@@ -61,9 +66,22 @@ def measured(right=False):
     return classification_metrics(labels, probabilities, NAMES)
 
 
-def random_pictures(*shapes):
-    draw = np.random.default_rng(0)
-    return [draw.integers(0, 256, shape, "uint8") for shape in shapes]
+PICTURE = np.random.default_rng(0).integers(0, 256, (28, 28, 1), "uint8")
+MISTAKES = [Mistake(PICTURE, f"photos/{HOSTILE}.png", "test", "cat", HOSTILE, 0.8)]
+
+
+def explanation(mistakes):
+    pictures = [Picture("image 0", m.image, (28, 28), (0, 0, 28, 28)) for m in mistakes]
+    return Explanation(
+        method="gradient_rollout",
+        meaning="relevance",
+        signed=False,
+        token_maps=np.linspace(0, 0.25, 16).reshape(1, 4, 4),
+        probabilities=np.array([[0.2, 0.8, 0.0]]),
+        targets=np.array([1]),
+        class_names=tuple(NAMES),
+        pictures=tuple(pictures),
+    )
 
 
 def written(path, **changes):
@@ -79,12 +97,8 @@ def written(path, **changes):
         },
         "history": HISTORY,
         "class_names": NAMES,
-        "examples": {
-            "images": random_pictures((28, 28, 1)),
-            "truths": ["cat"],
-            "predictions": [HOSTILE],
-            "confidences": [0.8],
-        },
+        "mistakes": MISTAKES,
+        "explanation": explanation(MISTAKES),
         "facts": {"command": "cct-keras train --note '<i>'", "keras": "3.13"},
         "notes": ["See https://example.org", "</ul><script src=x></script>"],
     }
@@ -96,7 +110,7 @@ def written(path, **changes):
 def coarse_figures():
     """Fewer pixels take less time."""
     with pytest.MonkeyPatch.context() as context:
-        context.setattr("cct_keras.report.page.DOTS_PER_INCH", 40)
+        context.setattr("cct_keras.drawing.html.DOTS_PER_INCH", 40)
         yield
 
 
@@ -109,6 +123,12 @@ def test_markup_is_balanced(page):
     assert page.open == []
 
 
+def mistake_images():
+    """What a card shows to those who do not see it: the picture, its map, a legend."""
+    name = MISTAKES[0].name
+    return [name, "", f"map of {name}", ""]
+
+
 def test_figures_are_inside(page):
     images = list(page.images())
     assert [name for name, *_ in images] == [
@@ -116,7 +136,7 @@ def test_figures_are_inside(page):
         "Confusion matrix",
         "Accuracy by class",
         "Accuracy by confidence",
-        "Misclassified pictures",
+        *mistake_images(),
     ]
     for _, head, data in images:
         if head == "data:image/svg+xml;base64":
@@ -127,12 +147,14 @@ def test_figures_are_inside(page):
 
 
 def test_refers_to_nothing_outside(page):
-    assert not {"script", "link", "iframe", "a", "object"} & {t for t, _ in page.tags}
-    for _, attributes in page.tags:
-        assert not {"href", "srcset", "onload", "onerror"} & set(attributes)
+    assert not {"script", "link", "iframe", "object"} & {t for t, _ in page.tags}
+    links = [attributes for tag, attributes in page.tags if tag == "a"]
+    assert links == [{"href": "mistakes.html"}]
+    for tag, attributes in page.tags:
+        assert tag == "a" or not OUTSIDE & set(attributes)
         assert attributes.get("src", "data:").startswith("data:")
         assert "url(" not in attributes.get("style", "")
-    template = resources.files("cct_keras.report") / "template.html"
+    template = resources.files("cct_keras.drawing") / "page.html"
     assert "://" not in template.read_text("utf-8")
 
 
@@ -163,14 +185,14 @@ def test_numbers(page):
 
 def test_no_mistakes(tmp_path):
     metrics = {"test": measured(right=True)}
-    page = written(tmp_path / "r.html", metrics=metrics, examples={})
+    page = written(tmp_path / "r.html", metrics=metrics, mistakes=[])
     assert "There was no mistake" in page.text
     assert "Wall time" not in page.text
-    assert "Misclassified pictures" not in [name for name, *_ in page.images()]
+    assert not set(mistake_images()) & {name for name, *_ in page.images()}
 
 
 def test_mistakes_without_pictures(tmp_path):
-    page = written(tmp_path / "r.html", examples={"images": []})
+    page = written(tmp_path / "r.html", mistakes=[])
     assert "No pictures of the 1 mistakes" in page.text
 
 
@@ -204,6 +226,21 @@ def test_interruption_keeps_the_old_report(tmp_path, monkeypatch):
 
     monkeypatch.setattr("os.replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        written(path, history=[], examples={})
+        written(path, history=[], mistakes=[])
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_page_of_suspects(tmp_path):
+    """Names, labels and files of what may be mislabelled, escaped, and nothing else."""
+    path = tmp_path / "mistakes.html"
+    write_mistakes(path, MISTAKES, explanation(MISTAKES), checked=12_345)
+    page = Page(path.read_text("utf-8"))
+    assert page.open == []
+    for text in ("probably mislabelled", "12,345", "label: cat", HOSTILE, "80 %"):
+        assert text in page.text
+    assert MISTAKES[0].name in page.text
+    assert "test image" in page.text
+    assert not {"script", "a"} & {tag for tag, _ in page.tags}
+    write_mistakes(path, [], None, checked=3)
+    assert "There is none" in Page(path.read_text("utf-8")).text

@@ -5,11 +5,11 @@ import pytest
 from PIL import Image
 
 import cct_keras
+from cct_keras.drawing.style import NothingToDraw
 from cct_keras.recipes.rows import find_recipe
 from cct_keras.report import pictures
 from cct_keras.report.preview import write_predictions
 from cct_keras.report.preview import write_preview
-from cct_keras.report.style import NothingToDraw
 
 
 def random_pictures(*shapes):
@@ -17,11 +17,11 @@ def random_pictures(*shapes):
     return [draw.integers(0, 256, shape, "uint8") for shape in shapes]
 
 
-def test_mistakes_of_any_size():
+def test_pictures_of_any_size():
     images = random_pictures(*[(28, 28, 1), (300, 200, 3), (1, 1, 3)] * 10)
-    figure = pictures.mistakes(images, ["cat"] * 30, ["dog"] * 30, [0.98] * 30)
+    figure = pictures.predictions(images, ["dog"] * 30, [0.98] * 30)
     assert len(figure.axes) == 24
-    assert figure.axes[0].get_title() == "cat → dog 98 %"
+    assert figure.axes[0].get_title() == "dog 98 %"
     kinds = [axes.images[0].get_interpolation() for axes in figure.axes[:3]]
     assert kinds == ["nearest", "antialiased", "nearest"]
 

@@ -1,0 +1,1 @@
+"""How figures and pages look, whatever they show."""
