@@ -3,11 +3,12 @@
     python benchmarks/explain.py                            # the images of the tests
     python benchmarks/explain.py --cifar10 FOLDER --count 500
     python benchmarks/explain.py --speed
+    python benchmarks/explain.py --maps FILE
 
 The first two judge every method on the shipped models (`judge_explanations`) and print
 a table for each; `--figure FILE` draws the last one. `--speed` prints the time that
 `explain` takes for 100 pictures over the time of `predict`, the best of several rounds
-in which they take turns.
+in which they take turns. `--maps` draws pictures beside their maps.
 """
 
 import argparse
@@ -32,7 +33,13 @@ def main():
     parser.add_argument("--count", type=int, default=200, help="images to judge on")
     parser.add_argument("--figure", metavar="FILE", help="draw the last table")
     parser.add_argument("--speed", action="store_true", help="measure the time instead")
+    parser.add_argument("--maps", metavar="FILE", help="draw maps instead")
     arguments = parser.parse_args()
+    if arguments.maps:
+        images = sorted((SAMPLES / "cifar10_jpeg").glob("*/0003.png"))[:9]
+        explanation = cct_keras.explain("cct_2_3x2_32.cifar10_jpeg", images)
+        explanation.plot().savefig(arguments.maps, dpi=100)
+        return
     if arguments.speed:
         measure_speed()
         return

@@ -24,7 +24,8 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument(
         "source",
-        help="a .pth, .pt, .bin, .pth.zip, .safetensors or .keras file, or a URL",
+        help="a .pth, .pt, .bin, .ckpt, .pth.zip, .safetensors, .npz or .keras file, "
+        "or a URL",
     )
     parser.add_argument(
         "out",
@@ -152,7 +153,8 @@ def _read(arguments, overrides):
 
     if arguments.source.endswith(".keras"):
         return _read_keras(arguments)
-    checkpoint = open_checkpoint(arguments.source, arguments.entry)
+    with _printed_notes(arguments.speak):
+        checkpoint = open_checkpoint(arguments.source, arguments.entry)
     architecture = infer(checkpoint, arguments.grid, known_arguments(overrides))
     check_complete(architecture)
     return checkpoint, architecture

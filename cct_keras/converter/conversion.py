@@ -13,8 +13,8 @@ from cct_keras.converter.formats import NAME_TABLES
 from cct_keras.converter.formats import Checkpoint
 from cct_keras.converter.formats import open_checkpoint
 from cct_keras.converter.infer import check_complete
+from cct_keras.converter.infer import expected_weights
 from cct_keras.converter.infer import infer
-from cct_keras.converter.infer import weight_shapes
 from cct_keras.converter.reference import forward
 from cct_keras.converter.safetensors_file import write_safetensors
 from cct_keras.errors import CheckpointError
@@ -39,15 +39,17 @@ def convert(
     """Builds a Keras model from a PyTorch checkpoint.
 
     It takes those of the original Compact-Transformers code, ViT and DeiT by timm's
-    names, which the authors of DeiT use too, and those of Hugging Face
-    `transformers`. It needs no torch and runs no code of the file. Family, size,
+    names, which the authors of DeiT use too, those of Hugging Face `transformers`, and
+    Google's releases. It needs no torch and runs no code of the file. Family, size,
     kernel, stages, classes, channels and positions are inferred from the tensors.
     Every tensor lands in exactly one weight and every weight is filled, or nothing
-    is returned.
+    is returned. A file without a head becomes a body (`include_top=False`), or gets a
+    fresh head if `num_classes` is given. Files of training scripts, with optimizers,
+    options and metrics beside the weights, are read as well.
 
     Args:
-        source: Path or http(s) URL of a `.pth`, `.pt`, `.bin`, `.pth.zip` or
-            `.safetensors` file, or a mapping of arrays or torch tensors.
+        source: Path or http(s) URL of a `.pth`, `.pt`, `.bin`, `.ckpt`, `.pth.zip`,
+            `.safetensors` or `.npz` file, or a mapping of arrays or torch tensors.
         grid: `(rows, columns)` of the file's positions, if these are not a square.
         entry: Which entry of the file holds the weights, such as `"state_dict"`.
             Defaults to the averaged weights if there are any.
@@ -115,7 +117,7 @@ def arrays_by_path(
     name_of = checkpoint.table.name_of
     return {
         path: to_keras_layout(checkpoint.tensors[name_of(path)])
-        for path in weight_shapes(architecture)
+        for path in expected_weights(architecture, checkpoint)
     }
 
 
@@ -146,7 +148,7 @@ def largest_difference(
         architecture: What was inferred from it.
 
     Returns:
-        The largest difference of the logits.
+        The largest difference of the logits, or of the tokens of a body.
     """
     shape = architecture.arguments["input_shape"]
     image = np.random.default_rng(0).standard_normal((1, *shape)).astype("float32")
@@ -163,7 +165,10 @@ def largest_difference(
         )
     if find_tokenizer(model).data_format == "channels_first":
         image = image.transpose(0, 3, 1, 2)
-    logits = keras.Model(model.input, model.get_layer("predictions").input)
+    output = model.output
+    if architecture.num_classes:
+        output = model.get_layer("predictions").input
+    logits = keras.Model(model.input, output)
     difference = keras.ops.convert_to_numpy(logits(image, training=False)) - expected
     return float(np.abs(difference).max())
 

@@ -1,12 +1,15 @@
 """The kinds of checkpoints there are; a new one is a row of `FORMATS`."""
 
 import contextlib
+import logging
+import re
 from collections.abc import Callable
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
+from cct_keras.converter import google
 from cct_keras.converter import hugging_face
 from cct_keras.converter import shi_labs
 from cct_keras.converter import timm
@@ -14,6 +17,7 @@ from cct_keras.converter.name_table import NameTable
 from cct_keras.converter.read import read_checkpoint
 from cct_keras.models.architecture import Architecture
 
+logger = logging.getLogger("cct_keras")
 # By the name that a family's row gives.
 NAME_TABLES = {"shi_labs": shi_labs.TABLE, "timm": timm.TABLE}
 
@@ -26,14 +30,18 @@ class Format(NamedTuple):
         recognizes: Whether a state dict is of this kind, by its names.
         table: The names of its tensors, after `rename`.
         rename: From its own names to those of the table.
-        arguments: Constructor arguments that its origin implies and no tensor tells.
+        unneeded: Patterns of names, after `rename`, of what only its training needs:
+            decoders, projections for a loss, poolers that no head reads.
+        arguments: From the state dict to constructor arguments that its origin or its
+            own layout implies and no tensor of the table tells.
     """
 
     name: str
     recognizes: Callable[[Mapping], bool]
     table: NameTable
     rename: Callable[[dict], dict] = dict
-    arguments: Mapping[str, object] = {}
+    unneeded: tuple[str, ...] = ()
+    arguments: Callable[[Mapping], Mapping[str, object]] = lambda state: {}
 
 
 # The first that recognizes a checkpoint reads it.
@@ -43,7 +51,8 @@ FORMATS = [
         hugging_face.is_hugging_face,
         timm.TABLE,
         hugging_face.timm_names,
-        {"epsilon": hugging_face.EPSILON},
+        hugging_face.UNNEEDED,
+        lambda state: {"epsilon": hugging_face.EPSILON},
     ),
     Format(
         "mirror of Compact-Transformers",
@@ -51,7 +60,14 @@ FORMATS = [
         shi_labs.TABLE,
         shi_labs.original_names,
     ),
-    Format("timm", lambda state: "patch_embed.proj.weight" in state, timm.TABLE),
+    Format(
+        "Google's ViT",
+        google.is_google,
+        timm.TABLE,
+        google.timm_names,
+        arguments=google.arguments,
+    ),
+    Format("timm", timm.is_timm, timm.TABLE, timm.body_names, timm.UNNEEDED),
     Format("Compact-Transformers", lambda state: True, shi_labs.TABLE),
 ]
 
@@ -80,12 +96,22 @@ def open_checkpoint(source, entry: str | None = None) -> Checkpoint:
         entry: Which entry of the file holds the weights.
     """
     state, metadata = read_checkpoint(source, entry)
-    if all(name.startswith("module.") for name in state):
-        state = {name.removeprefix("module."): x for name, x in state.items()}
     kind = next(row for row in FORMATS if row.recognizes(state))
     record = None
     if "cct_keras" in metadata:
         # Of an unknown family, or broken: then the tensors alone decide.
         with contextlib.suppress(ValueError):
             record = Architecture.from_json(metadata["cct_keras"])
-    return Checkpoint(kind.rename(state), kind.table, kind.arguments, record)
+    arguments = kind.arguments(state)
+    tensors = _without(kind.rename(state), kind.unneeded)
+    return Checkpoint(tensors, kind.table, arguments, record)
+
+
+def _without(tensors, unneeded):
+    """The tensors without those that only training needs, which are said."""
+    pattern = re.compile("|".join(f"(?:{name})" for name in unneeded) or "(?!)")
+    left_out = [name for name in tensors if pattern.fullmatch(name)]
+    if left_out:
+        more = f" and {len(left_out) - 3} more" if len(left_out) > 3 else ""
+        logger.info("not needed: %s%s", ", ".join(left_out[:3]), more)
+    return {name: x for name, x in tensors.items() if not pattern.fullmatch(name)}

@@ -1,4 +1,4 @@
-"""ViT and DeiT of Hugging Face `transformers`, in timm's names."""
+"""ViT, DeiT and MAE of Hugging Face `transformers`, in timm's names."""
 
 import re
 
@@ -41,14 +41,18 @@ HEADS = (
     (r"(?:cls_)?classifier\.(\w+)", r"head.\1"),
     (r"distillation_classifier\.(\w+)", r"head_dist.\1"),
 )
+# Masked images, MAE's decoder, and a pooler that no classifier reads.
+UNNEEDED = (
+    r"(?:(?:vit|deit)\.)?embeddings\.mask_token",
+    r"(?:(?:vit|deit)\.)?pooler\..*",
+    r"decoder\..*",
+)
 PART = re.compile(r"(blocks\.\d+)\.(q|k|v|query|key|value)\.(weight|bias)")
 
 
 def is_hugging_face(state: dict[str, np.ndarray]) -> bool:
-    """Whether the names are those of `transformers`."""
-    return any(
-        name.startswith(("vit.embeddings.", "deit.embeddings.")) for name in state
-    )
+    """Whether the names are those of `transformers`, with or without a head."""
+    return any(re.match(r"(?:(?:vit|deit)\.)?embeddings\.", name) for name in state)
 
 
 def timm_names(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -68,13 +72,17 @@ def timm_names(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         missing = [letter for letter in "qkv" if letter not in found]
         if missing:
             raise CheckpointError(f"missing: {', '.join(missing)} of {place}")
-        renamed[place] = np.concatenate([np.asarray(found[letter]) for letter in "qkv"])
+        arrays = [np.asarray(found[letter]) for letter in "qkv"]
+        if len({array.shape[1:] for array in arrays}) > 1 or not arrays[0].ndim:
+            shapes = ", ".join(str(array.shape) for array in arrays)
+            raise CheckpointError(f"{place} is made of {shapes}")
+        renamed[place] = np.concatenate(arrays)
     return renamed
 
 
 def _renamed(name):
     for pattern, replacement in NAMES:
-        match = re.fullmatch(rf"(?:vit|deit)\.{pattern}", name)
+        match = re.fullmatch(rf"(?:(?:vit|deit)\.)?{pattern}", name)
         if match:
             return match.expand(replacement)
     for pattern, replacement in HEADS:

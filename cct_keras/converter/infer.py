@@ -87,11 +87,15 @@ def infer(
 
     _, channels, kernel, _ = shape_of("tokenizer/conv_0/kernel", 4)
     hidden, dim = shape_of("block_0/feed_forward/linear1/kernel", 2)
-    classes, _ = shape_of("head/kernel", 2)
+    # A body alone has no head.
+    has_head = has("head/kernel") or has("head/bias")
+    classes = shape_of("head/kernel", 2)[0] if has_head else 0
     arguments |= {
         "num_classes": classes,
         "num_layers": layers,
-        "num_heads": known.get("num_heads") or published_heads(dim),
+        "num_heads": known.get("num_heads")
+        or checkpoint.arguments.get("num_heads")
+        or published_heads(dim),
         "mlp_ratio": find_mlp_ratio(hidden, dim),
         "embedding_dim": dim,
         "positional_embedding": None,
@@ -105,10 +109,12 @@ def infer(
         if name in draft.row.defaults:
             default = {**draft.row.defaults, **checkpoint.arguments}[name]
             arguments[name] = known.get(name, default)
+    if has("pre_logits/kernel"):
+        arguments["representation_size"] = shape_of("pre_logits/kernel", 2)[0]
     if activation != "gelu":
         arguments["activation"] = activation
     if "distillation_token" in prefix:
-        arguments["distillation_head"] = has("head_dist/kernel")
+        arguments["distillation_head"] = has("head_dist/kernel") or not classes
 
     if has(POSITIONS):
         _, length, _ = shape_of(POSITIONS, 3)
@@ -147,11 +153,30 @@ def check_complete(architecture: Architecture) -> None:
         )
 
 
+def expected_weights(
+    architecture: Architecture, checkpoint: Checkpoint
+) -> dict[str, tuple]:
+    """`{path: shape}` of what a checkpoint of this architecture has to hold.
+
+    A body may come with the pooling that stood before its head.
+    """
+    shapes = weight_shapes(architecture)
+    if not architecture.num_classes:
+        dim = architecture.arguments["embedding_dim"]
+        pool = {"pool/attention/kernel": (dim, 1), "pool/attention/bias": (1,)}
+        shapes |= {
+            path: shape
+            for path, shape in pool.items()
+            if checkpoint.table.name_of(path) in checkpoint.tensors
+        }
+    return shapes
+
+
 def _check_strictly(architecture, checkpoint):
     tensors, table = checkpoint.tensors, checkpoint.table
     expected = {
         table.name_of(path): to_torch_shape(shape)
-        for path, shape in weight_shapes(architecture).items()
+        for path, shape in expected_weights(architecture, checkpoint).items()
     }
     positions = table.name_of(POSITIONS)
     if positions in expected:

@@ -1,12 +1,14 @@
 """A checkpoint in any of its wrappings into `{name: array}`."""
 
 import io
+import logging
 import pathlib
 import zipfile
 from collections.abc import Mapping
 
 import numpy as np
 
+from cct_keras.converter.npz_file import read_npz
 from cct_keras.converter.safetensors_file import read_safetensors
 from cct_keras.converter.torch_file import read_entry
 from cct_keras.converter.torch_file import read_legacy
@@ -16,9 +18,31 @@ from cct_keras.download import forget_on_error
 from cct_keras.download import is_url
 from cct_keras.errors import CheckpointError
 
+logger = logging.getLogger("cct_keras")
 # A training script's names for the weights, the averaged ones first: they are
-# what timm evaluates and publishes.
-ENTRIES = ("state_dict_ema", "state_dict", "model", "model_state_dict")
+# what timm evaluates and publishes. DINO's teacher is an average, too.
+ENTRIES = (
+    "state_dict_ema",
+    "model_ema",
+    "ema_state_dict",
+    "ema",
+    "params_ema",
+    "teacher",
+    "state_dict",
+    "model",
+    "model_state_dict",
+    "net",
+    "network",
+    "module",
+    "weights",
+    "params",
+    "student",
+)
+# What wraps a model puts its own name before those of the tensors.
+WRAPPERS = ("module.", "_orig_mod.", "model.", "net.", "student.", "teacher.")
+MOST_WRAPPERS = 5
+# Tensors that a wrapper adds: how many weights `AveragedModel` has averaged.
+WRAPPERS_OWN = ("n_averaged",)
 # Members of an archive may declare this many bytes, or so many times its size.
 UNPACKED_LIMIT, UNPACKED_RATIO = 2**26, 20
 
@@ -29,11 +53,12 @@ def read_checkpoint(
     """Reads the weights of a checkpoint; no torch is needed, no code is run.
 
     Args:
-        source: Path or http(s) URL of a `.pth`, `.pt`, `.bin`, `.pth.zip` or
-            `.safetensors` file, or a mapping of arrays or torch tensors.
+        source: Path or http(s) URL of a `.pth`, `.pt`, `.bin`, `.ckpt`, `.pth.zip`,
+            `.npz` or `.safetensors` file, which its content tells and not its name; or
+            a mapping of arrays or torch tensors.
         entry: Which entry holds the weights, for files with more than one.
-            Defaults to the first there is of `state_dict_ema`, `state_dict`,
-            `model` and `model_state_dict`, else the file itself.
+            Defaults to averaged weights if there are any, then to `state_dict`,
+            `model` and the like, else to the file itself.
 
     Returns:
         `{name: array}`, and the texts that the file holds beside them.
@@ -103,9 +128,18 @@ def _read_archive(file, size, inside_zip):
             if sum(info.file_size for info in members) > limit:
                 raise CheckpointError("the archive declares far more than it holds")
             names = [info.filename for info in members]
+            if any(name.endswith("/constants.pkl") for name in names):
+                raise CheckpointError(
+                    "refused: a TorchScript archive, which holds a program; nothing "
+                    "was run; save its weights alone, with torch: `model = "
+                    "torch.jit.load(PATH)`, `torch.save(model.state_dict(), "
+                    "'weights.pth')`"
+                )
             pickles = [n for n in names if n == "data.pkl" or n.endswith("/data.pkl")]
             if len(pickles) == 1:
                 return read_zip(file, archive, pickles[0]), {}
+            if names and all(name.endswith(".npy") for name in names):
+                return read_npz(file, archive, names), {}
             if len(names) == 1 and not inside_zip:
                 inner = read_entry(file, archive, names[0])
                 return _read_file(io.BytesIO(inner), len(inner), inside_zip=True)
@@ -127,18 +161,35 @@ READERS = [
 
 
 def _weights(content, entry, origin):
+    # Many names may stand for one mapping.
+    values = {id(value): value for value in content.values()}
+    found = {number for number, value in values.items() if _holds_weights(value)}
+    entries = [name for name, value in content.items() if id(value) in found]
     if entry is not None:
-        if not isinstance(content.get(entry), Mapping):
-            entries = [k for k, v in content.items() if isinstance(v, Mapping)]
+        if entry not in entries:
             raise CheckpointError(
-                f"{origin} has no entry {entry!r}; it has: {entries or 'none'}"
+                f"{origin} has no entry {entry!r} with weights; it has: "
+                f"{', '.join(map(str, entries)) or 'none'}"
             )
         content = content[entry]
-    else:
-        for key in ENTRIES:
-            if isinstance(content.get(key), Mapping):
-                content = content[key]
-                break
+    elif entries or not _holds_weights(content):
+        known = [key for key in ENTRIES if key in entries]
+        # Whatever a script calls it, if there is but one.
+        chosen = (known or (entries if len(entries) == 1 else [])) or [None]
+        if chosen[0] is None and entries:
+            raise CheckpointError(
+                f"{origin} has several entries with weights: "
+                f"{', '.join(map(str, entries))}; name one, entry=..."
+            )
+        if chosen[0] is not None:
+            content = content[chosen[0]]
+        if len(entries) > 1:
+            others = ", ".join(str(name) for name in entries if name != chosen[0])
+            logger.info(
+                "the weights in %r are taken; entry=... takes others: %s",
+                chosen[0],
+                others,
+            )
     state, others = {}, []
     for name, value in content.items():
         array = _to_array(value)
@@ -146,12 +197,38 @@ def _weights(content, entry, origin):
             others.append(str(name))
         else:
             state[name] = array
-    if others:
+    if others and state:
         raise CheckpointError(
             f"{origin} mixes weights with something else: {', '.join(others[:8])}"
         )
     if not state:
-        raise CheckpointError(f"{origin} holds no weights")
+        raise CheckpointError(
+            f"{origin} holds no weights"
+            + (f"; it holds: {', '.join(others[:8])}" if others else "")
+        )
+    return _unwrapped(state)
+
+
+def _holds_weights(value):
+    """Whether it is a mapping of names to tensors, most of it at least."""
+    if not isinstance(value, Mapping) or not value:
+        return False
+    tensors = sum(_is_tensor(item) for item in value.values())
+    return 2 * tensors > len(value)
+
+
+def _is_tensor(value):
+    return hasattr(value, "shape") and getattr(value, "ndim", 0) > 0
+
+
+def _unwrapped(state):
+    """The tensors by the names that the model itself gave them."""
+    for _ in range(MOST_WRAPPERS):
+        state = {k: v for k, v in state.items() if k not in WRAPPERS_OWN} or state
+        prefix = next(
+            (x for x in WRAPPERS if all(name.startswith(x) for name in state)), ""
+        )
+        state = {name.removeprefix(prefix): array for name, array in state.items()}
     return state
 
 

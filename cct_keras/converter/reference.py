@@ -20,7 +20,7 @@ def forward(
     epsilon: float = 1e-5,
     activation: str = "gelu",
 ) -> np.ndarray:
-    """Logits of the original architecture.
+    """Logits of the original architecture, or tokens if it has no head.
 
     Args:
         state: Weights by their names in the official checkpoints, or by timm's.
@@ -33,7 +33,8 @@ def forward(
         activation: Activation of the feed-forward layers.
 
     Returns:
-        Array `(batch, classes)`.
+        Array `(batch, classes)`; of a state without a head the normalized tokens,
+        `(batch, tokens, dim)`.
     """
     from scipy.special import softmax
 
@@ -70,6 +71,8 @@ def forward(
         x = x + _linear(y, state, f"{block}.linear2")
         j += 1
     x = _norm(x, state, "classifier.norm", epsilon)
+    if "classifier.fc.weight" not in state:
+        return x
 
     if "classifier.class_emb" in state:
         x = x[:, 0]
@@ -96,9 +99,12 @@ def _forward_vit(state, images, num_heads, epsilon, activation):
         x = x + _linear(y, state, f"{block}.mlp.fc2")
         j += 1
     x = _norm(x, state, "norm", epsilon)
-    if not tokens:
-        return _linear(x.mean(axis=1), state, "head")
-    logits = _linear(x[:, 0], state, "head")
+    if "head.weight" not in state:
+        return x
+    read = x[:, 0] if tokens else x.mean(axis=1)
+    if "pre_logits.fc.weight" in state:
+        read = np.tanh(_linear(read, state, "pre_logits.fc"))
+    logits = _linear(read, state, "head")
     if "head_dist.weight" in state:
         logits = (logits + _linear(x[:, 1], state, "head_dist")) / 2
     return logits

@@ -29,7 +29,7 @@ TABLE = NameTable(
 )
 
 # Names of the Hugging Face mirror; its convolutions count three modules a stage.
-MIRRORED_CONVOLUTION = re.compile(r"cct\.embedder\.embedding_layers\.(\d+)\.(.+)")
+MIRRORED_CONVOLUTION = re.compile(r"cct\.embedder\.embedding_layers\.(\d{1,4})\.(.+)")
 MIRRORED = (
     (r"^classifier\.(weight|bias)$", r"classifier.fc.\1"),
     (r"^cct\.encoder\.", "classifier."),

@@ -3,7 +3,8 @@
 A checkpoint is a pickle beside raw storages. The pickle is read with an
 allow-list of names, and none of them stands for the real thing: what it builds
 is a description of each tensor, checked against its storage before any array is
-made.
+made. What training scripts keep beside the weights, such as their options and
+metrics, becomes a stub that holds nothing.
 """
 
 import io
@@ -49,6 +50,9 @@ STORAGES = {
 # Expanded tensors may be larger than their storage, up to this many bytes.
 EXPANDED_LIMIT = 2**24
 MAX_RANK = 8
+# No function of torch takes more arguments, no checkpoint has more tensors.
+MAX_ARGUMENTS = 16
+MAX_PAIRS = 200_000
 
 
 class Storage(NamedTuple):
@@ -141,8 +145,11 @@ def read_legacy(file):
     }
     offsets = {}
     for key in keys if isinstance(keys, list) else ():
-        if key not in sizes:
-            raise CheckpointError(f"storage {key!r} has no tensor that tells its size")
+        # Hashing a deep or shared tuple can crash or hang.
+        if not isinstance(key, str) or key not in sizes:
+            raise CheckpointError(
+                f"storage {str(key)[:40]!r} has no tensor that tells its size"
+            )
         offsets[key] = start + 8
         start += 8 + sizes[key]
 
@@ -167,6 +174,23 @@ class _Marker(NamedTuple):
     name: str
 
 
+class _Inert(NamedTuple):
+    """Stands for a class or function whose results are never looked at."""
+
+    name: str
+
+
+class _Stub:
+    """Stands for an object beside the weights; it holds nothing."""
+
+    __slots__ = ()
+
+
+STUB = _Stub()
+# The same for the storage of a tensor that is not read.
+UNREAD_STORAGE = _Stub()
+
+
 class _Rebuild(NamedTuple):
     """Stands for a function that a checkpoint may call."""
 
@@ -180,6 +204,8 @@ def _rebuild_tensor(
     storage, offset, size, stride, requires_grad=False, hooks=None, *rest
 ):
     """All versions; the third has a dtype of its own, then maybe metadata."""
+    if storage is UNREAD_STORAGE:
+        return STUB
     if not isinstance(storage, Storage):
         raise CheckpointError("a tensor has no storage")
     dtype, rest = storage.dtype, list(rest)
@@ -193,7 +219,7 @@ def _rebuild_tensor(
         if not isinstance(number, int) or number < 0:
             raise CheckpointError("a tensor has an impossible shape")
     if dtype not in DTYPES:
-        raise CheckpointError(f"tensors of type {dtype} are not supported")
+        return STUB
     return TensorRecord(storage, offset, tuple(size), tuple(stride), dtype)
 
 
@@ -216,15 +242,9 @@ def _rebuild_size(sides):
 def _rebuild_dict(pairs=()):
     result = {}
     for key, value in pairs:
-        result[_checked_key(key)] = value
+        if isinstance(key, (str, int)):
+            result[key] = value
     return result
-
-
-def _checked_key(key):
-    """Only plain keys: hashing a deep or shared tuple can crash or hang."""
-    if not isinstance(key, (str, int)):
-        raise CheckpointError("a mapping has keys that are no names")
-    return key
 
 
 REBUILDS = {
@@ -237,11 +257,110 @@ REBUILDS = {
     ("torch._utils", "_rebuild_parameter_with_state"): _rebuild_parameter,
     ("torch._tensor", "_rebuild_from_type_v2"): _rebuild_from_type,
 }
+# Types of tensors that are no weights of ours; they may stand beside these.
+UNREAD = (
+    "ComplexFloatStorage",
+    "ComplexDoubleStorage",
+    "complex64",
+    "complex128",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "uint16",
+    "uint32",
+    "uint64",
+)
 MARKERS = {
     ("torch", "Tensor"),
     ("torch.nn.parameter", "Parameter"),
     *(("torch", name) for name in DTYPES),
 }
+# What training scripts store beside the weights: options, metrics, paths, versions.
+# Nothing of it is ever made, called or looked at.
+INERT = {
+    "argparse": ("Namespace",),
+    "UserDict": ("UserDict", "IterableUserDict"),
+    "types": ("SimpleNamespace",),
+    "collections": ("defaultdict", "Counter", "deque", "UserDict"),
+    "builtins": (
+        "set",
+        "frozenset",
+        "slice",
+        "range",
+        "complex",
+        "bytearray",
+        "bytes",
+        "int",
+        "long",
+        "float",
+        "str",
+        "unicode",
+        "xrange",
+        "bool",
+        "list",
+        "tuple",
+        "dict",
+        "object",
+    ),
+    "pathlib": (
+        "Path",
+        "PurePath",
+        "PosixPath",
+        "PurePosixPath",
+        "WindowsPath",
+        "PureWindowsPath",
+    ),
+    "datetime": ("datetime", "date", "time", "timedelta", "timezone"),
+    "decimal": ("Decimal",),
+    "uuid": ("UUID",),
+    "typing": ("Any",),
+    "_codecs": ("encode",),
+    "copyreg": ("_reconstructor",),
+    "numpy": (
+        "dtype",
+        "ndarray",
+        "bool",
+        "bool_",
+        "float32",
+        "float64",
+        "int32",
+        "int64",
+    ),
+    "numpy._core.multiarray": ("scalar", "_reconstruct"),
+    "numpy._core.numeric": ("_frombuffer",),
+    "torch": ("device",),
+    "torch._C": ("Generator",),
+    "torch.torch_version": ("TorchVersion",),
+    "lightning_fabric.utilities.data": ("AttributeDict",),
+    "omegaconf.dictconfig": ("DictConfig",),
+    "omegaconf.listconfig": ("ListConfig",),
+    "omegaconf.base": ("ContainerMetadata", "Metadata"),
+    "omegaconf.nodes": (
+        "AnyNode",
+        "BooleanNode",
+        "FloatNode",
+        "IntegerNode",
+        "PathNode",
+        "StringNode",
+    ),
+    "yacs.config": ("CfgNode",),
+    "easydict": ("EasyDict",),
+}
+# Modules that were called otherwise in another version.
+SAME_MODULE = {
+    "__builtin__": "builtins",
+    "copy_reg": "copyreg",
+    "pathlib._local": "pathlib",
+    "numpy.core.multiarray": "numpy._core.multiarray",
+    "numpy.core.numeric": "numpy._core.numeric",
+    "lightning.fabric.utilities.data": "lightning_fabric.utilities.data",
+    "pytorch_lightning.utilities.parsing": "lightning_fabric.utilities.data",
+}
+# What to do about a file that needs more than this.
+RESAVE = (
+    "save its weights alone, with torch, where it came from: "
+    "`x = torch.load(PATH, weights_only=False)`, `torch.save(x.state_dict() if "
+    "hasattr(x, 'state_dict') else x['state_dict'], 'weights.pth')`"
+)
 # fmt: off
 OPCODES = (
     "PROTO", "FRAME", "STOP", "MARK", "POP", "POP_MARK", "DUP",
@@ -252,6 +371,7 @@ OPCODES = (
     "EMPTY_LIST", "APPEND", "APPENDS", "EMPTY_DICT", "SETITEM", "SETITEMS",
     "BINPUT", "LONG_BINPUT", "MEMOIZE", "BINGET", "LONG_BINGET",
     "GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "BINPERSID",
+    "NEWOBJ", "NEWOBJ_EX", "EMPTY_SET", "ADDITEMS", "FROZENSET",
 )
 # fmt: on
 
@@ -259,15 +379,26 @@ OPCODES = (
 # The pure-Python unpickler: the C one allocates its memo by the largest index a
 # file names, and does not let the opcodes be chosen.
 class _Unpickler(pickle._Unpickler):
+    # Of mappings that are made of a list of pairs; torch fills them item by item.
+    pairs = 0
+
     def find_class(self, module, name):
         if (module, name) in REBUILDS:
             return _Rebuild(REBUILDS[module, name])
         is_storage = module in ("torch", "torch.storage") and name in STORAGES
         if is_storage or (module, name) in MARKERS:
             return _Marker(name)
+        if module == "torch" and name in UNREAD:
+            return _Marker(name)
+        module = SAME_MODULE.get(module, module)
+        if name in INERT.get(module, ()) or module == "numpy.dtypes":
+            return _Inert(name)
+        what = "which no plain checkpoint needs"
+        if module.startswith(("torch.nn.modules.", "timm.", "transformers.models.")):
+            what = "a part of a whole model, which only running its code would open"
         raise CheckpointError(
-            f"refused: the pickle names {module}.{name}, which no plain checkpoint "
-            "needs; nothing was run"
+            f"refused: the pickle names {module}.{name}, {what}; nothing was run; "
+            f"{RESAVE}"
         )
 
     def persistent_load(self, pid):
@@ -276,6 +407,8 @@ class _Unpickler(pickle._Unpickler):
         _, kind, key, _, numel = pid[:5]
         view = pid[5] if len(pid) > 5 else None
         offset = view[1] if isinstance(view, tuple) and len(view) == 3 else 0
+        if isinstance(kind, _Marker) and kind.name in UNREAD:
+            return UNREAD_STORAGE
         if not (
             isinstance(kind, _Marker)
             and kind.name in STORAGES
@@ -288,9 +421,58 @@ class _Unpickler(pickle._Unpickler):
     def load_reduce(self):
         arguments = self.stack.pop()
         function = self.stack.pop()
+        if isinstance(function, _Inert):
+            self.append(STUB)
+            return
         if not isinstance(function, _Rebuild) or not isinstance(arguments, tuple):
             raise CheckpointError("the pickle calls what is no function")
+        self._check_effort(function, arguments)
         self.append(function(*arguments))
+
+    def _check_effort(self, function, arguments):
+        """Refuses to do the same large work again and again for a few bytes."""
+        pairs = arguments[0] if arguments else ()
+        if function.function is _rebuild_dict and isinstance(pairs, (list, tuple)):
+            self.pairs += len(pairs)
+        if len(arguments) > MAX_ARGUMENTS or self.pairs > MAX_PAIRS:
+            raise CheckpointError("the pickle calls a function with far too much")
+
+    def load_newobj(self):
+        self.stack.pop()
+        if not isinstance(self.stack.pop(), _Inert):
+            raise CheckpointError("the pickle makes an object of what is no class")
+        self.append(STUB)
+
+    def load_newobj_ex(self):
+        self.stack.pop()
+        self.load_newobj()
+
+    def load_empty_set(self):
+        self.append(STUB)
+
+    def load_frozenset(self):
+        self.pop_mark()
+        self.append(STUB)
+
+    def load_additems(self):
+        self.pop_mark()
+        self._check_stub()
+
+    def load_append(self):
+        self._append_items([self.stack.pop()])
+
+    def load_appends(self):
+        self._append_items(self.pop_mark())
+
+    def _append_items(self, items):
+        if type(self.stack[-1]) is list:
+            self.stack[-1].extend(items)
+        else:
+            self._check_stub()
+
+    def _check_stub(self):
+        if self.stack[-1] is not STUB:
+            raise CheckpointError("the pickle adds items to what is no list")
 
     def load_build(self):
         # Attributes of what was built, such as a state dict's `_metadata`.
@@ -306,10 +488,15 @@ class _Unpickler(pickle._Unpickler):
 
     def _set_items(self, items):
         mapping = self.stack[-1]
+        if mapping is STUB:
+            return
         if type(mapping) is not dict or len(items) % 2:
             raise CheckpointError("the pickle sets items of what is no mapping")
         for key, value in zip(items[::2], items[1::2], strict=True):
-            mapping[_checked_key(key)] = value
+            # Hashing a deep or shared tuple can crash or hang, and no weights are
+            # called by one.
+            if isinstance(key, (str, int)):
+                mapping[key] = value
 
     dispatch = {
         getattr(pickle, name)[0]: pickle._Unpickler.dispatch[getattr(pickle, name)[0]]
@@ -319,6 +506,13 @@ class _Unpickler(pickle._Unpickler):
     dispatch[pickle.BUILD[0]] = load_build
     dispatch[pickle.SETITEM[0]] = load_setitem
     dispatch[pickle.SETITEMS[0]] = load_setitems
+    dispatch[pickle.NEWOBJ[0]] = load_newobj
+    dispatch[pickle.NEWOBJ_EX[0]] = load_newobj_ex
+    dispatch[pickle.EMPTY_SET[0]] = load_empty_set
+    dispatch[pickle.FROZENSET[0]] = load_frozenset
+    dispatch[pickle.ADDITEMS[0]] = load_additems
+    dispatch[pickle.APPEND[0]] = load_append
+    dispatch[pickle.APPENDS[0]] = load_appends
 
 
 def _load_pickle(file):
@@ -355,7 +549,7 @@ def _with_arrays(content, read_storage):
     """Top-level mappings of tensors, one level of nesting included, as arrays."""
     if not isinstance(content, dict):
         raise CheckpointError("it holds no mapping of tensors")
-    storages, arrays, expanded = {}, {}, 0
+    storages, arrays, expanded, entries = {}, {}, 0, {}
 
     def resolve(value, deeper):
         nonlocal expanded
@@ -367,7 +561,12 @@ def _with_arrays(content, read_storage):
                 raise CheckpointError("the tensors outgrow their storages")
             return arrays[value]
         if deeper and isinstance(value, dict):
-            return {key: resolve(item, False) for key, item in value.items()}
+            # Many names may stand for one mapping.
+            if id(value) not in entries:
+                entries[id(value)] = {
+                    key: resolve(item, False) for key, item in value.items()
+                }
+            return entries[id(value)]
         return value
 
     return {key: resolve(value, True) for key, value in content.items()}

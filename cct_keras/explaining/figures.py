@@ -209,14 +209,14 @@ def judgement_bars(judgement):
         "deletion": "deletion: less is better",
         "insertion": "insertion: more is better",
         "pointing": "pointing: more is better",
-        "apart": "telling two apart: more is better",
-        "randomized": "agreement with random weights",
+        "apart": "two apart: more is better",
+        "randomized": "like random weights: less is better",
     }
     names = list(judgement.rows)
-    figure = new_figure(2.5 * len(panels), 0.28 * len(names) + 0.9)
+    figure = new_figure(2.6 * len(panels), 0.28 * len(names) + 0.9)
     grid = figure.subplots(1, len(panels), sharey=True)
     for axes, (column, title) in zip(grid, panels.items(), strict=True):
-        axes.set_title(title, fontsize=8.5)
+        axes.set_title(title, fontsize=8)
         axes.grid(axis="x")
         axes.tick_params(axis="y", length=0)
         for place, name in enumerate(names):

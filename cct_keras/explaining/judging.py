@@ -223,9 +223,23 @@ def _grid_of(trained):
 
 
 def _with_random_weights(model, seed):
-    """A copy of the model as it was before training."""
-    keras.utils.set_random_seed(seed)
-    return keras.models.clone_model(model)
+    """A copy of the model as it could have been before training.
+
+    The numbers come from a generator of their own: those of the user are left alone.
+    """
+    clone = keras.models.clone_model(model)
+    generator = np.random.default_rng(seed)
+    for weight in clone.trainable_variables:
+        if len(weight.shape) < 2:
+            # Biases and normalizations begin with a constant.
+            continue
+        deviation = 0.02
+        if "position_embedding" in weight.path:
+            deviation = 0.2
+        elif len(weight.shape) == 4:
+            deviation = np.sqrt(2 / np.prod(weight.shape[:3]))
+        weight.assign(generator.normal(0, deviation, weight.shape))
+    return clone
 
 
 # === The questions ===

@@ -112,6 +112,9 @@ def _relevance(trace):
     if trace.readout.kind != "pool":
         return _reading(trace), relevances
     pool = ops.relu(trace.pool * trace.gradients["pool"])
+    # Where no token speaks for the class, what SeqPool reads has to do.
+    speaks = ops.max(pool, axis=-1, keepdims=True) > 0
+    pool = ops.where(speaks, pool, trace.pool)
     return trace.readout.weights(pool, ops.shape(pool)[0]), relevances
 
 

@@ -149,10 +149,13 @@ def _numbers(explanation):
         "class_names": np.array(explanation.class_names),
         "names": np.array(explanation.names),
     }
-    if isinstance(explanation.token_maps, np.ndarray):
-        numbers["token_maps"] = explanation.token_maps
-        if explanation.attention_maps is not None:
-            numbers["attention_maps"] = explanation.attention_maps
+    for name in ("token_maps", "attention_maps"):
+        maps = getattr(explanation, name)
+        if isinstance(maps, np.ndarray):
+            numbers[name] = maps
+        elif maps is not None:
+            # Maps of different sizes make no array.
+            numbers |= {f"{name}_{index}": one for index, one in enumerate(maps)}
     return numbers
 
 

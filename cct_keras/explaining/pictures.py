@@ -4,6 +4,7 @@ import dataclasses
 import pathlib
 from collections.abc import Sequence
 
+import keras
 import numpy as np
 
 from cct_keras.errors import DataError
@@ -83,7 +84,9 @@ def list_pictures(sources, trained: Trained) -> list[tuple[str, object]]:
             these, a list, or a batch.
         trained: The model.
     """
-    found = list(expand_sources(sources))
+    found = [
+        (name, _as_array(source)) for name, source in expand_sources(_as_array(sources))
+    ]
     if not found:
         raise DataError("there is no image to explain")
     return [
@@ -147,6 +150,11 @@ def _prepared(name, source, trained):
     if trained.channels_first:
         images = np.moveaxis(images, -1, 0)
     return Picture(name, source, size, (0, 0, *size)), images
+
+
+def _as_array(source):
+    """A tensor of the backend as an array; anything else as it is."""
+    return keras.ops.convert_to_numpy(source) if keras.ops.is_tensor(source) else source
 
 
 def _is_array(source):

@@ -236,8 +236,12 @@ class Architecture:
         norm("norm")
         if self.heads and self.top_pooling == "seq":
             linear("pool/attention", dim, 1)
+        read = dim
+        if self.heads and self.get("representation_size"):
+            read = self.get("representation_size")
+            linear("pre_logits", dim, read)
         for head in self.heads:
-            linear(head, dim, self.num_classes)
+            linear(head, read, self.num_classes)
         return shapes
 
     # === Comparison and names ===
@@ -279,6 +283,7 @@ class Architecture:
                 self.same_body(record, ignore=("epsilon",))
                 and self.heads == record.heads
                 and self.top_pooling == record.top_pooling
+                and not self.get("representation_size")
                 and all(self.get(key) == record.get(key) for key in ADAPTABLE)
             ):
                 return name

@@ -105,8 +105,9 @@ def build_architecture(architecture: Architecture, **overrides) -> keras.Model:
     """
     arguments = dict(architecture.arguments)
     if not architecture.num_classes:
-        arguments["include_top"] = False
         del arguments["num_classes"]
+        if overrides.get("num_classes", overrides.get("classes")) is None:
+            arguments["include_top"] = False
     if architecture.variant is not None:
         arguments["name"] = architecture.variant
     return build_family(architecture.family, arguments, overrides)

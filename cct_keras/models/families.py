@@ -155,6 +155,7 @@ FAMILIES = {
             defaults={
                 "epsilon": 1e-6,
                 "top_pooling": "token",
+                "representation_size": None,
                 "activation": "gelu",
             },
         ),

@@ -94,6 +94,8 @@ def architecture_from_layers(
         arguments |= {name: tokenizer[name] for name in (*names, *pooling)}
     if pre_norm:
         arguments["epsilon"] = blocks[0]["epsilon"]
+    if "pre_logits" in layers:
+        arguments["representation_size"] = layers["pre_logits"][1]["units"]
     if blocks[0].get("activation", "gelu") != "gelu":
         # Otherwise it stays at the default, as in files from before there was a choice.
         arguments["activation"] = blocks[0]["activation"]

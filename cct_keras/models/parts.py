@@ -277,6 +277,20 @@ def pool_tokens(
     return layer(data_format="channels_last", dtype=dtype, name="pool")(x)
 
 
+def pre_logits(x, owner: str, representation_size: int | None, dtype):
+    """A layer with tanh before the head; `None` for none."""
+    if representation_size is None:
+        return x
+    check_positive(owner, representation_size=representation_size)
+    return keras.layers.Dense(
+        int(representation_size),
+        "tanh",
+        kernel_initializer=keras.initializers.RandomNormal(stddev=0.02),
+        dtype=dtype,
+        name="pre_logits",
+    )(x)
+
+
 def linear_head(x, owner: str, num_classes: int, dtype, name: str = "head"):
     """The logits of the classes."""
     check_positive(owner, num_classes=num_classes)

@@ -12,6 +12,7 @@ from cct_keras.models.parts import image_input
 from cct_keras.models.parts import number_of_classes
 from cct_keras.models.parts import patch_tokenizer
 from cct_keras.models.parts import pool_tokens
+from cct_keras.models.parts import pre_logits
 from cct_keras.models.weights_argument import load_weights
 from cct_keras.models.weights_argument import open_epsilon
 
@@ -32,6 +33,7 @@ def ViT(
     epsilon: float | None = None,
     activation: str = "gelu",
     top_pooling: str = "token",
+    representation_size: int | None = None,
     include_top: bool = True,
     pooling: str | None = None,
     classifier_activation="softmax",
@@ -67,6 +69,9 @@ def ViT(
             activation are refused.
         top_pooling: What the head sees: `"token"` for the class token, or `"avg"`
             for the mean of the image's tokens, without a class token.
+        representation_size: Width of a layer with tanh between what the head sees and
+            the head, as weights that were pretrained on ImageNet-21k have; by default
+            there is none.
         include_top: Whether the model ends in the classifier.
         pooling: What a model without top returns: `None` for all tokens, the
             class token first; `"token"` for the class token; or the `"seq"`
@@ -128,6 +133,7 @@ def ViT(
     top = top_pooling if include_top else None
     x = pool_tokens(x, "ViT", pooling, dtype, top=top, num_prefix_tokens=prefix)
     if include_top:
+        x = pre_logits(x, "ViT", representation_size, dtype)
         x = classifier_head(x, "ViT", num_classes, classifier_activation, dtype)
 
     model = functional_model(images, x, name)

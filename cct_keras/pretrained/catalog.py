@@ -11,6 +11,7 @@ from cct_keras.spelling import did_you_mean
 
 CURRENT = "https://shi-labs.com/projects/cct/checkpoints/"
 DEIT = "https://dl.fbaipublicfiles.com/deit/"
+GOOGLE = "https://storage.googleapis.com/vit_models/"
 LEGACY = "https://github.com/SHI-Labs/Compact-Transformers/files/"
 
 
@@ -146,6 +147,18 @@ WEIGHTS = [
         ("deit_base_distilled_patch16_224", "df68dfff", 83.4),
         ("deit_base_patch16_384", "8de9b5d1", 82.9),
         ("deit_base_distilled_patch16_384", "d0272ac0", 85.2),
+    )
+] + [
+    # Pretrained on ImageNet-21k. Accuracies are those of the release notes at 224 pixels,
+    # and of the authors' own fine-tuning with the released code at 384.
+    Weights(variant, "imagenet", f"{GOOGLE}imagenet21k+imagenet2012/{name}.npz", top1, crop=1.0, normalization=((0.5,) * 3, (0.5,) * 3))
+    for variant, name, top1 in (
+        ("vit_base_patch16_224", "ViT-B_16-224", 81.2),
+        ("vit_large_patch16_224", "ViT-L_16-224", 82.7),
+        ("vit_base_patch16_384", "ViT-B_16", 84.62),
+        ("vit_base_patch32_384", "ViT-B_32", 81.79),
+        ("vit_large_patch16_384", "ViT-L_16", 85.07),
+        ("vit_large_patch32_384", "ViT-L_32", 81.78),
     )
 ]
 # fmt: on

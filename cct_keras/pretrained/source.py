@@ -21,6 +21,7 @@ from cct_keras.models.inspection import architecture_of
 from cct_keras.models.transfer import fill
 from cct_keras.pretrained.catalog import CURRENT
 from cct_keras.pretrained.catalog import DEIT
+from cct_keras.pretrained.catalog import GOOGLE
 from cct_keras.pretrained.catalog import LEGACY
 from cct_keras.pretrained.catalog import WEIGHTS
 from cct_keras.pretrained.catalog import Weights
@@ -110,7 +111,13 @@ class WeightSource:
         decided = {"positional_embedding": self.positional_embedding}
         if self.num_classes:
             decided["num_classes"] = self.num_classes
-        for name in ("epsilon", "distillation_head", "top_pooling", "activation"):
+        for name in (
+            "epsilon",
+            "distillation_head",
+            "top_pooling",
+            "representation_size",
+            "activation",
+        ):
             if name in self.architecture.arguments:
                 decided[name] = self.architecture.arguments[name]
         is_shipped = self.row is not None and self.row.is_shipped
@@ -300,7 +307,10 @@ def matching_row(architecture: Architecture, tag: str, name: str) -> Weights:
     def distance(row):
         arguments = Architecture.from_variant(row.variant).arguments
         other_kind = arguments["positional_embedding"] != kind
-        return other_kind, abs((shape[1] or 0) - arguments["input_shape"][1])
+        # A plain DeiT has the architecture of a ViT, and other weights.
+        other_name = row.variant.split("_")[0] != name.split("_")[0]
+        size = abs((shape[1] or 0) - arguments["input_shape"][1])
+        return other_kind, other_name, size
 
     rows = [row for row in WEIGHTS if row.tag == tag and fits(row)]
     if not rows:
@@ -320,7 +330,9 @@ def _download(row):
     mirror = os.environ.get("CCT_KERAS_WEIGHTS_URL")
     urls = (row.url, *row.mirrors)
     if mirror:
-        path = row.url.removeprefix(CURRENT).removeprefix(LEGACY).removeprefix(DEIT)
+        path = row.url
+        for base in (CURRENT, LEGACY, DEIT, GOOGLE):
+            path = path.removeprefix(base)
         urls = (f"{mirror.rstrip('/')}/{path}",)
     return download(*urls, sha256=row.sha256)
 

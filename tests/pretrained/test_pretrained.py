@@ -9,6 +9,7 @@ import sys
 import threading
 import zipfile
 
+import google_vit
 import keras
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ import cct_keras
 from cct_keras.converter.safetensors_file import write_safetensors
 from cct_keras.download import download
 from cct_keras.errors import DownloadError
+from cct_keras.models.architecture import Architecture
 from cct_keras.models.inspection import architecture_of
 from cct_keras.pretrained import source as pretrained
 
@@ -276,10 +278,10 @@ def test_a_page_instead_of_a_checkpoint_is_not_kept(server):
 def test_rows():
     rows = pretrained.WEIGHTS
     published = [row for row in rows if not row.is_shipped]
-    assert len(published) == 40
-    assert len({row.url for row in published}) == 40
-    assert len(rows) == 43
-    assert len({(row.variant, row.tag) for row in rows}) == 43
+    assert len(published) == 46
+    assert len({row.url for row in published}) == 46
+    assert len(rows) == 49
+    assert len({(row.variant, row.tag) for row in rows}) == 49
     assert {row.variant for row in rows} <= set(cct_keras.list_models())
     assert all(50 < row.top1 < 100 and row.dataset.mean for row in rows)
     assert cct_keras.list_weights("cct_7_3x1_32_c100")[:2] == ["cifar10", "cifar100"]
@@ -288,6 +290,24 @@ def test_rows():
     assert "cct_7_7x2_224" not in cct_keras.list_models(pretrained=True)
     with pytest.raises(ValueError, match=r"'imagenet'.*cifar10.*cct_14_7x2_224"):
         cct_keras.create_model("cct_7_3x1_32", weights="imagenet")
+
+
+@pytest.mark.parametrize(("family", "name"), [("ViT", "vit"), ("DeiT", "deit")])
+def test_one_architecture_two_families(family, name):
+    """A plain DeiT has the architecture of a ViT, and weights of its own."""
+    for variant in ("vit_base_patch16_224", "vit_base_patch16_384"):
+        architecture = Architecture.from_variant(variant)
+        row = pretrained.matching_row(architecture, "imagenet", name)
+        assert row.variant == variant.replace("vit", name)
+
+
+def test_an_archive_of_arrays_from_an_address(server):
+    arrays = google_vit.random_arrays()
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    server.files["/imagenet21k/ViT-X.npz"] = file.getvalue()
+    model = cct_keras.convert(f"{server.url}/imagenet21k/ViT-X.npz")
+    assert model.output_shape == (None, 7)
 
 
 @pytest.mark.integration
