@@ -14,6 +14,8 @@ from small import stripes
 
 import cct_keras
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def data():

@@ -13,7 +13,7 @@ from small import small_model
 import cct_keras
 from cct_keras.kernels.device import pretend_accelerator
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.integration]
 POOLED = ("CCT", "CVT")
 SAME_FOR_ALL_CLASSES = ("seqpool", "attention", "rollout")
 CLASS_SPECIFIC = ("gradient", "gradient_rollout", "gradcam", "occlusion")

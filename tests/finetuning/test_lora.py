@@ -23,7 +23,7 @@ from cct_keras.layers import FeedForward
 from cct_keras.layers import MultiHeadSelfAttention
 from cct_keras.models.plain_weights import plain_weights
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.integration]
 
 OLD_FILE = pathlib.Path(__file__).parent.parent / "golden/version_0_1/cct_lora.keras"
 

@@ -20,6 +20,8 @@ from cct_keras.models.cost import architecture_cost
 from cct_keras.models.inspection import architecture_of
 from cct_keras.models.inspection import encoder_blocks
 
+pytestmark = pytest.mark.integration
+
 OTHERS = [name for name in ACTIVATIONS if name != "gelu"]
 X = images(2, 16, 16, 3)
 

@@ -23,9 +23,10 @@ from cct_keras.layers import SeqPool
 from cct_keras.layers.linear import Linear
 
 # Keras remarks on every layer that it does not quantize.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:Layer .* does not have a `quantize` method"
-)
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method"),
+    pytest.mark.integration,
+]
 family_names = pytest.mark.parametrize("family", list(FAMILIES))
 X = images(2, 16, 16, 3)
 

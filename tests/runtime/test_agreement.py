@@ -15,7 +15,7 @@ from cct_keras.errors import DataError
 from cct_keras.runtime import Classifier
 
 # The exporters' own.
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.integration]
 
 SAMPLES = pathlib.Path(__file__).parent.parent / "samples" / "cifar10_jpeg"
 FORMATS = [

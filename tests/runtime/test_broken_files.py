@@ -23,7 +23,7 @@ from cct_keras.runtime.litert_engine import add_litert_metadata
 from cct_keras.runtime.onnx_engine import seal_onnx
 
 # The exporters' own.
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.integration]
 
 # What `seal_onnx` adds to a file.
 SEAL_BYTES = len(seal_onnx(b""))

@@ -7,6 +7,8 @@ import pytest
 from cct_keras.training.optimizers import FusedAdamW
 from cct_keras.training.optimizers import find_adamw
 
+pytestmark = pytest.mark.integration
+
 RANDOM = np.random.default_rng(0)
 INPUTS = RANDOM.standard_normal((48, 8)).astype("float32")
 TARGETS = RANDOM.standard_normal((48, 3)).astype("float32")
