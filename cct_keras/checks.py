@@ -7,7 +7,7 @@ received. `owner` is the name of the layer or function, with which the message b
 import numbers
 
 # What the constructors, the layers and the recipes take as `activation`.
-ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
+ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "quick_gelu", "swiglu")
 
 
 def check_positive(owner: str, **values) -> None:

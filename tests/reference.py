@@ -14,14 +14,15 @@ import numpy as np
 def random_tensor(name: str, shape: tuple) -> np.ndarray:
     """Normal numbers of trained scale, 0.05, the same for a name everywhere.
 
-    The generator is `np.random.default_rng(crc32(name))`. Norm weights are 1
-    plus such numbers.
+    The generator is `np.random.default_rng(crc32(name))`. Norm weights and the factors
+    of branches are 1 plus such numbers.
     """
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     values = 0.05 * rng.standard_normal(shape)
-    if "norm" in name and name.endswith(".weight"):
+    is_norm = "norm" in name and name.endswith(".weight")
+    if is_norm or name.endswith((".lambda1", ".gamma")):
         values += 1.0
-    return values.astype("float32")
+    return np.asarray(values, "float32")
 
 
 def random_images(name: str, shape: tuple) -> np.ndarray:

@@ -162,6 +162,7 @@ def largest_difference(
             pool=architecture.pooling,
             epsilon=architecture.epsilon,
             activation=architecture.activation,
+            top_pooling=architecture.top_pooling,
         )
     if find_tokenizer(model).data_format == "channels_first":
         image = image.transpose(0, 3, 1, 2)

@@ -11,6 +11,7 @@ import numpy as np
 
 from cct_keras.converter import google
 from cct_keras.converter import hugging_face
+from cct_keras.converter import open_clip
 from cct_keras.converter import shi_labs
 from cct_keras.converter import timm
 from cct_keras.converter.name_table import NameTable
@@ -31,7 +32,8 @@ class Format(NamedTuple):
         table: The names of its tensors, after `rename`.
         rename: From its own names to those of the table.
         unneeded: Patterns of names, after `rename`, of what only its training needs:
-            decoders, projections for a loss, poolers that no head reads.
+            decoders, projections for a loss, poolers that no head reads; or a function
+            that returns them for a state dict.
         arguments: From the state dict to constructor arguments that its origin or its
             own layout implies and no tensor of the table tells.
     """
@@ -40,7 +42,7 @@ class Format(NamedTuple):
     recognizes: Callable[[Mapping], bool]
     table: NameTable
     rename: Callable[[dict], dict] = dict
-    unneeded: tuple[str, ...] = ()
+    unneeded: tuple[str, ...] | Callable[[Mapping], tuple[str, ...]] = ()
     arguments: Callable[[Mapping], Mapping[str, object]] = lambda state: {}
 
 
@@ -51,8 +53,16 @@ FORMATS = [
         hugging_face.is_hugging_face,
         timm.TABLE,
         hugging_face.timm_names,
-        hugging_face.UNNEEDED,
-        lambda state: {"epsilon": hugging_face.EPSILON},
+        hugging_face.unneeded,
+        hugging_face.arguments,
+    ),
+    Format(
+        "open_clip",
+        open_clip.is_open_clip,
+        timm.TABLE,
+        open_clip.timm_names,
+        open_clip.UNNEEDED,
+        open_clip.arguments,
     ),
     Format(
         "mirror of Compact-Transformers",
@@ -67,7 +77,14 @@ FORMATS = [
         google.timm_names,
         arguments=google.arguments,
     ),
-    Format("timm", timm.is_timm, timm.TABLE, timm.body_names, timm.UNNEEDED),
+    Format(
+        "timm",
+        timm.is_timm,
+        timm.TABLE,
+        timm.plain_names,
+        timm.UNNEEDED,
+        timm.arguments,
+    ),
     Format("Compact-Transformers", lambda state: True, shi_labs.TABLE),
 ]
 
@@ -103,7 +120,8 @@ def open_checkpoint(source, entry: str | None = None) -> Checkpoint:
         with contextlib.suppress(ValueError):
             record = Architecture.from_json(metadata["cct_keras"])
     arguments = kind.arguments(state)
-    tensors = _without(kind.rename(state), kind.unneeded)
+    unneeded = kind.unneeded(state) if callable(kind.unneeded) else kind.unneeded
+    tensors = _without(kind.rename(state), unneeded)
     return Checkpoint(tensors, kind.table, arguments, record)
 
 

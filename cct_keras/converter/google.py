@@ -66,11 +66,12 @@ def timm_names(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def arguments(state: dict[str, np.ndarray]) -> dict[str, object]:
-    """Constructor arguments that the shapes tell: the attention heads."""
+    """Constructor arguments that the shapes or the origin tell."""
+    found = {"position_interpolation": "bilinear_corners"}
     name = f"{BLOCK}0/{ATTENTION}/query/kernel"
-    if name not in state:
-        return {}
-    return {"num_heads": _rank(state[name], 3, name).shape[1]}
+    if name in state:
+        found["num_heads"] = _rank(state[name], 3, name).shape[1]
+    return found
 
 
 def _block(state, ours, theirs):

@@ -20,10 +20,13 @@ from cct_keras.models.transfer import list_problems
 from cct_keras.models.variants import SIZES
 from cct_keras.models.variants import VARIANTS
 
+# A checkpoint tells that branches are scaled, not how the factors began.
+LAYER_SCALE = 1e-5
 # Arguments that change no shape, so that only the caller or a record can tell them.
 INVISIBLE = (
     "num_heads",
     "epsilon",
+    "position_interpolation",
     "stride",
     "padding",
     "pooling_kernel_size",
@@ -49,7 +52,6 @@ def infer(
     tensors, table = checkpoint.tensors, checkpoint.table
     known = {k: v for k, v in (known or {}).items() if v is not None}
     record = checkpoint.record
-    activation = known.get("activation", "gelu")
     if record is not None:
         asked, activation = known.get("activation"), record.activation
         if asked not in (None, activation):
@@ -65,7 +67,7 @@ def infer(
 
     stages = _count(has, "tokenizer/conv_{}/kernel")
     layers = _count(has, "block_{}/feed_forward/linear1/kernel")
-    if not stages or not layers or not has("norm/gamma"):
+    if not stages or not layers or not has("block_0/norm1/gamma"):
         raise CheckpointError(
             f"these are not the weights of {table.description}; the first names are: "
             + ", ".join(sorted(tensors)[:4])
@@ -75,7 +77,8 @@ def infer(
     )
     try:
         family, arguments = recognize_family(
-            tokenizer="patches" if has("tokenizer/conv_0/bias") else "convolutions",
+            tokenizer=table.tokenizer
+            or ("patches" if has("tokenizer/conv_0/bias") else "convolutions"),
             block_order=table.block_order,
             prefix_tokens=prefix,
         )
@@ -86,7 +89,7 @@ def infer(
         return _shape_of(tensors, table.name_of(path), rank)
 
     _, channels, kernel, _ = shape_of("tokenizer/conv_0/kernel", 4)
-    hidden, dim = shape_of("block_0/feed_forward/linear1/kernel", 2)
+    dim, hidden = shape_of("block_0/feed_forward/linear2/kernel", 2)
     # A body alone has no head.
     has_head = has("head/kernel") or has("head/bias")
     classes = shape_of("head/kernel", 2)[0] if has_head else 0
@@ -105,22 +108,56 @@ def infer(
         arguments["patch_size"] = kernel
     else:
         arguments |= {"kernel_size": kernel, "num_conv_layers": stages}
+    told = {**draft.row.defaults, **checkpoint.arguments}
     for name in INVISIBLE:
         if name in draft.row.defaults:
-            default = {**draft.row.defaults, **checkpoint.arguments}[name]
-            arguments[name] = known.get(name, default)
-    if has("pre_logits/kernel"):
-        arguments["representation_size"] = shape_of("pre_logits/kernel", 2)[0]
-    if activation != "gelu":
-        arguments["activation"] = activation
+            arguments[name] = known.get(name, told[name])
     if "distillation_token" in prefix:
         arguments["distillation_head"] = has("head_dist/kernel") or not classes
+    activation = known.get("activation", told.get("activation") or "gelu")
+    gated = shape_of("block_0/feed_forward/linear1/kernel", 2)[0] == 2 * hidden
+    # What is not there stays at its default.
+    parts = {
+        "activation": "swiglu" if gated else activation,
+        "patch_bias": has("tokenizer/conv_0/bias"),
+        "num_registers": shape_of("registers/tokens", 3)[1]
+        if has("registers/tokens")
+        else 0,
+        "norm_before_blocks": has("norm_pre/gamma"),
+        "layer_scale": LAYER_SCALE if has("block_0/scale1/scale") else None,
+        "final_norm": _find_final_norm(has, told),
+        "representation_size": shape_of("pre_logits/kernel", 2)[0]
+        if has("pre_logits/kernel")
+        else None,
+        "projection_dim": shape_of("projection/kernel", 2)[0]
+        if has("projection/kernel") and not classes
+        else None,
+    }
+    if "top_pooling" in draft.row.defaults:
+        read = "pre_logits/kernel" if has("pre_logits/kernel") else "head/kernel"
+        width = shape_of(read, 2)[1] if has_head else dim
+        parts["top_pooling"] = known.get("top_pooling") or _find_top_pooling(
+            has, told, prefix, width == 2 * dim, parts["final_norm"]
+        )
+    arguments |= {
+        name: value
+        for name, value in parts.items()
+        if draft.row.defaults.get(name, value) != value
+    }
+    arguments = draft.row.arguments_for_tokens(prefix, arguments)
 
     if has(POSITIONS):
         _, length, _ = shape_of(POSITIONS, 3)
         positions = np.asarray(tensors[table.name_of(POSITIONS)], "float32")
         arguments["positional_embedding"] = kind_of_table(positions)
-        grid = _find_grid(length - len(prefix), grid)
+        own = len(prefix)
+        if "class_token_position" in draft.row.defaults and own:
+            # Tables without a row for the class token are a grid by themselves.
+            rows = math.prod(grid) if grid is not None else None
+            if rows == length or (rows is None and square_grid(length)):
+                arguments["class_token_position"] = False
+                own = 0
+        grid = _find_grid(length - own, grid)
         size = (None, None)
         if grid is not None:
             size = tuple(side * draft.pixels_per_token for side in grid)
@@ -132,6 +169,23 @@ def infer(
     architecture = Architecture(family, arguments, grid)
     _check_strictly(architecture, checkpoint)
     return architecture
+
+
+def _find_final_norm(has, told):
+    if has("norm/gamma"):
+        return "tokens"
+    return "pooled" if has("fc_norm/gamma") else told.get("final_norm")
+
+
+def _find_top_pooling(has, told, prefix, reads_two, final_norm):
+    """What the head reads, or a head would."""
+    if has("pool/probe"):
+        return "map"
+    if not prefix:
+        return "avg"
+    if reads_two:
+        return "token_avg"
+    return "avg" if final_norm == "pooled" else told["top_pooling"]
 
 
 def check_complete(architecture: Architecture) -> None:
@@ -162,12 +216,13 @@ def expected_weights(
     """
     shapes = weight_shapes(architecture)
     if not architecture.num_classes:
-        dim = architecture.arguments["embedding_dim"]
-        pool = {"pool/attention/kernel": (dim, 1), "pool/attention/bias": (1,)}
+        arguments = {**architecture.arguments, "num_classes": 1}
+        with_head = dataclasses.replace(architecture, arguments=arguments)
         shapes |= {
             path: shape
-            for path, shape in pool.items()
-            if checkpoint.table.name_of(path) in checkpoint.tensors
+            for path, shape in weight_shapes(with_head).items()
+            if path.startswith(("pool/", "fc_norm/"))
+            and checkpoint.table.name_of(path) in checkpoint.tensors
         }
     return shapes
 

@@ -5,7 +5,13 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import NamedTuple
 
-LEAVES = {"kernel": "weight", "gamma": "weight", "bias": "bias", "beta": "bias"}
+LEAVES = {
+    "kernel": "weight",
+    "gamma": "weight",
+    "bias": "bias",
+    "beta": "bias",
+    "scale": "gamma",
+}
 
 
 class NameTable(NamedTuple):
@@ -18,12 +24,15 @@ class NameTable(NamedTuple):
         block_order: Order of normalization and residual sums in its blocks; see
             `models.families.Family`.
         description: What an error calls its models.
+        tokenizer: The tokenizer of its models; `None` where a bias of the first
+            convolution tells whether it is one of patches.
     """
 
     layers: Sequence[tuple[str, str]]
     tensors: Mapping[str, str]
     block_order: str
     description: str
+    tokenizer: str | None = None
 
     def name_of(self, path: str) -> str | None:
         """The name in the checkpoint of a weight of this package, by its path."""

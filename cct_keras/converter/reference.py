@@ -19,6 +19,7 @@ def forward(
     pool=(3, 2, 1),
     epsilon: float = 1e-5,
     activation: str = "gelu",
+    top_pooling: str = "token",
 ) -> np.ndarray:
     """Logits of the original architecture, or tokens if it has no head.
 
@@ -31,15 +32,16 @@ def forward(
         pool: Kernel, stride and padding of the max-pooling.
         epsilon: Epsilon of the normalizations.
         activation: Activation of the feed-forward layers.
+        top_pooling: What the head of a ViT reads.
 
     Returns:
         Array `(batch, classes)`; of a state without a head the normalized tokens,
-        `(batch, tokens, dim)`.
+        `(batch, tokens, dim)`, or one vector an image if it says how to pool them.
     """
     from scipy.special import softmax
 
     if "patch_embed.proj.weight" in state:
-        return _forward_vit(state, images, num_heads, epsilon, activation)
+        return _forward_vit(state, images, num_heads, epsilon, activation, top_pooling)
     patches = "tokenizer.conv_layers.0.0.bias" in state
     x = images.astype("float64")
     i = 0
@@ -82,26 +84,57 @@ def forward(
     return _linear(x, state, "classifier.fc")
 
 
-def _forward_vit(state, images, num_heads, epsilon, activation):
+def _forward_vit(state, images, num_heads, epsilon, activation, top_pooling):
     """The textbook order, by timm's names; two heads are averaged."""
     x = _patches(images.astype("float64"), state, "patch_embed.proj")
     x = x.reshape(len(x), -1, x.shape[-1])
-    tokens = [state[name] for name in ("cls_token", "dist_token") if name in state]
-    tokens = [np.repeat(token, len(x), axis=0) for token in tokens]
-    x = np.concatenate([*tokens, x], axis=1) + state.get("pos_embed", 0.0)
+    positions = state.get("pos_embed", np.zeros((1, 0, 1)))
+
+    def before(x, names):
+        tokens = [np.repeat(state[n], len(x), axis=0) for n in names if n in state]
+        return np.concatenate([*tokens, x], axis=1)
+
+    if positions.shape[1] == x.shape[1]:
+        x = before(x + positions, ("cls_token", "reg_token"))
+    else:
+        prefix = before(x[:, :0], ("cls_token", "dist_token"))
+        x = np.concatenate([prefix, x], axis=1)
+        x = x + positions if positions.shape[1] else x
+        n = prefix.shape[1]
+        x = np.concatenate([x[:, :n], before(x[:, n:], ("reg_token",))], axis=1)
+    prefix = x.shape[1] - _count_patches(state, images)
+    if "norm_pre.weight" in state:
+        x = _norm(x, state, "norm_pre", epsilon)
     j = 0
     while f"blocks.{j}.norm1.weight" in state:
         block = f"blocks.{j}"
         y = _norm(x, state, f"{block}.norm1", epsilon)
-        x = x + _attention(y, state, f"{block}.attn", num_heads)
+        y = _attention(y, state, f"{block}.attn", num_heads)
+        x = x + y * state.get(f"{block}.ls1.gamma", 1.0)
         y = _norm(x, state, f"{block}.norm2", epsilon)
-        y = ACTIVATIONS[activation](_linear(y, state, f"{block}.mlp.fc1"))
-        x = x + _linear(y, state, f"{block}.mlp.fc2")
+        y = _mlp(y, state, f"{block}.mlp", activation)
+        x = x + y * state.get(f"{block}.ls2.gamma", 1.0)
         j += 1
-    x = _norm(x, state, "norm", epsilon)
-    if "head.weight" not in state:
+    if "norm.weight" in state:
+        x = _norm(x, state, "norm", epsilon)
+    headless = "head.weight" not in state
+    if headless and "projection.weight" not in state and top_pooling != "map":
         return x
-    read = x[:, 0] if tokens else x.mean(axis=1)
+    image_tokens = x[:, prefix:]
+    if top_pooling == "map":
+        read = _attention_pool(image_tokens, state, num_heads, epsilon, activation)
+    else:
+        read = {
+            "token": x[:, 0],
+            "avg": image_tokens.mean(axis=1),
+            "token_avg": np.concatenate([x[:, 0], image_tokens.mean(axis=1)], axis=1),
+        }[top_pooling]
+    if "fc_norm.weight" in state:
+        read = _norm(read, state, "fc_norm", epsilon)
+    if headless:
+        if "projection.weight" in state:
+            read = _linear(read, state, "projection")
+        return read
     if "pre_logits.fc.weight" in state:
         read = np.tanh(_linear(read, state, "pre_logits.fc"))
     logits = _linear(read, state, "head")
@@ -110,11 +143,37 @@ def _forward_vit(state, images, num_heads, epsilon, activation):
     return logits
 
 
+def _count_patches(state, images):
+    side = state["patch_embed.proj.weight"].shape[-1]
+    return (images.shape[1] // side) * (images.shape[2] // side)
+
+
+def _mlp(x, state, name, activation):
+    return _linear(
+        ACTIVATIONS[activation](_linear(x, state, f"{name}.fc1")), state, f"{name}.fc2"
+    )
+
+
+def _attention_pool(x, state, heads, epsilon, activation):
+    from scipy.special import softmax
+
+    batch, tokens, dim = x.shape
+    query = _linear(state["attn_pool.latent"], state, "attn_pool.q")
+    query = query.reshape(1, 1, heads, dim // heads).transpose(0, 2, 1, 3)
+    kv = _linear(x, state, "attn_pool.kv").reshape(batch, tokens, 2, heads, -1)
+    key, value = kv.transpose(2, 0, 3, 1, 4)
+    scores = query @ key.transpose(0, 1, 3, 2) / math.sqrt(dim // heads)
+    x = (softmax(scores, axis=-1) @ value).transpose(0, 2, 1, 3).reshape(batch, dim)
+    x = _linear(x, state, "attn_pool.proj")
+    y = _norm(x, state, "attn_pool.norm", epsilon)
+    return x + _mlp(y, state, "attn_pool.mlp", activation)
+
+
 def _patches(x, state, name):
     kernel = np.asarray(state[f"{name}.weight"], "float64")
     x = _windows(x, kernel.shape[-1], kernel.shape[-1], 0, 0.0)
     x = np.einsum("bhwcij,ocij->bhwo", x, kernel, optimize=True)
-    return x + state[f"{name}.bias"]
+    return x + state.get(f"{name}.bias", 0.0)
 
 
 def _gelu(x):
@@ -131,7 +190,22 @@ def _relu(x):
     return np.maximum(x, 0.0)
 
 
-ACTIVATIONS = {"gelu": _gelu, "gelu_tanh": _gelu_tanh, "relu": _relu}
+def _quick_gelu(x):
+    return x / (1.0 + np.exp(-1.702 * x))
+
+
+def _swiglu(x):
+    gate, values = np.split(x, 2, axis=-1)
+    return gate / (1.0 + np.exp(-gate)) * values
+
+
+ACTIVATIONS = {
+    "gelu": _gelu,
+    "gelu_tanh": _gelu_tanh,
+    "relu": _relu,
+    "quick_gelu": _quick_gelu,
+    "swiglu": _swiglu,
+}
 
 
 def _windows(x, size, stride, padding, fill):

@@ -1,37 +1,68 @@
-"""ViT and DeiT by timm's names, which the authors of DeiT use too."""
+"""Plain ViTs by timm's names, which the authors of DeiT, MAE and DINO use too."""
+
+import logging
+import re
 
 import numpy as np
 
 from cct_keras.converter.name_table import NameTable
 
-# MAE's decoder, and the projections of DINO.
+logger = logging.getLogger("cct_keras")
+
+# MAE's decoder, the projections of DINO, and a mask that only its training lays on.
 UNNEEDED = (
     r"mask_token",
     r"decoder_(?:pos_embed|embed\..*|blocks\..*|norm\..*|pred\..*)",
     r"head\.(?:mlp|last_layer)\..*",
 )
 BODY = "backbone."
+# Where the authors' own names are others than timm's.
+AUTHORS = (
+    # DINOv2 with registers.
+    (r"register_tokens", "reg_token"),
+    # DINOv2 in training keeps its blocks in chunks, and counts through.
+    (r"blocks\.\d+\.(\d+)\.(.+)", r"blocks.\1.\2"),
+    # The gated layers of DINOv2's largest model.
+    (r"(blocks\.\d+)\.mlp\.w12\.(\w+)", r"\1.mlp.fc1.\2"),
+    (r"(blocks\.\d+)\.mlp\.w3\.(\w+)", r"\1.mlp.fc2.\2"),
+    # DeiT III.
+    (r"(blocks\.\d+)\.gamma_([12])", r"\1.ls\2.gamma"),
+)
 
 TABLE = NameTable(
     layers=(
         ("tokenizer/conv_0", "patch_embed.proj"),
+        ("norm_pre", "norm_pre"),
         ("block_{i}/norm1", "blocks.{i}.norm1"),
         ("block_{i}/attention/qkv", "blocks.{i}.attn.qkv"),
         ("block_{i}/attention/proj", "blocks.{i}.attn.proj"),
+        ("block_{i}/scale1", "blocks.{i}.ls1"),
         ("block_{i}/norm2", "blocks.{i}.norm2"),
         ("block_{i}/feed_forward/linear1", "blocks.{i}.mlp.fc1"),
         ("block_{i}/feed_forward/linear2", "blocks.{i}.mlp.fc2"),
+        ("block_{i}/scale2", "blocks.{i}.ls2"),
         ("norm", "norm"),
+        ("pool/query", "attn_pool.q"),
+        ("pool/key_value", "attn_pool.kv"),
+        ("pool/proj", "attn_pool.proj"),
+        ("pool/norm", "attn_pool.norm"),
+        ("pool/feed_forward/linear1", "attn_pool.mlp.fc1"),
+        ("pool/feed_forward/linear2", "attn_pool.mlp.fc2"),
+        ("fc_norm", "fc_norm"),
         ("pre_logits", "pre_logits.fc"),
         ("head", "head"),
         ("head_dist", "head_dist"),
+        ("projection", "projection"),
     ),
     tensors={
         "position_embedding/embeddings": "pos_embed",
         "class_token/token": "cls_token",
         "distillation_token/token": "dist_token",
+        "registers/tokens": "reg_token",
+        "pool/probe": "attn_pool.latent",
     },
     block_order="pre_norm",
+    tokenizer="patches",
     description="a vision transformer",
 )
 
@@ -42,6 +73,43 @@ def is_timm(state: dict[str, np.ndarray]) -> bool:
     return name in state or BODY + name in state
 
 
-def body_names(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The names of a body by themselves, as DINO's student and teacher hold one."""
-    return {name.removeprefix(BODY): array for name, array in state.items()}
+def plain_names(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The names of a body by themselves, as timm has them."""
+    renamed = {}
+    for name, array in state.items():
+        name = name.removeprefix(BODY)
+        for pattern, replacement in AUTHORS:
+            match = re.fullmatch(pattern, name)
+            if match:
+                name = match.expand(replacement)
+        renamed[name] = array
+    return _without_a_head_of_clip(renamed)
+
+
+def arguments(state: dict[str, np.ndarray]) -> dict[str, object]:
+    """Constructor arguments that an origin implies: how it resizes positions."""
+    names = {name.removeprefix(BODY) for name in state}
+    found = {"position_interpolation": "bicubic_antialias"}
+    of_the_authors = ("mask_token", "blocks.0.gamma_1", "decoder_pos_embed")
+    if not names.isdisjoint(of_the_authors) and "register_tokens" not in names:
+        found["position_interpolation"] = "bicubic"
+    if "norm_pre.weight" in names:
+        found["epsilon"] = 1e-5
+        logger.info(
+            "the file does not tell its activation, which is taken for 'gelu'; the "
+            "CLIP of OpenAI has activation='quick_gelu'"
+        )
+    if "attn_pool.latent" in names:
+        found["activation"] = "gelu_tanh"
+    return found
+
+
+def _without_a_head_of_clip(state):
+    """timm keeps the projection of CLIP as a head, and its bias is zero."""
+    bias = state.get("head.bias")
+    if "norm_pre.weight" in state and bias is not None and not np.any(bias):
+        state = dict(state)
+        del state["head.bias"]
+        state["projection.weight"] = state.pop("head.weight", None)
+        state = {name: x for name, x in state.items() if x is not None}
+    return state

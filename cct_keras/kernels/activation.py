@@ -14,7 +14,8 @@ def activate(x, activation: str, training: bool | None = False):
     Args:
         x: A tensor.
         activation: `"gelu"`, the exact one; `"gelu_tanh"`, its approximation without
-            `erf`; or `"relu"`.
+            `erf`; `"relu"`; `"quick_gelu"`, CLIP's approximation; or `"swiglu"`, which
+            halves the last axis.
         training: Whether there will be a backward pass.
 
     Example:
@@ -24,7 +25,13 @@ def activate(x, activation: str, training: bool | None = False):
     """
     if activation == "gelu":
         return gelu(x, training)
-    return {"gelu_tanh": gelu_tanh, "relu": ops.relu}[activation](x)
+    others = {
+        "gelu_tanh": gelu_tanh,
+        "relu": ops.relu,
+        "quick_gelu": quick_gelu,
+        "swiglu": swiglu,
+    }
+    return others[activation](x)
 
 
 def gelu_tanh(x):
@@ -41,3 +48,26 @@ def gelu_tanh(x):
     # not have either; products they all have.
     inner = math.sqrt(2 / math.pi) * x * (1.0 + 0.044715 * ops.square(x))
     return 0.5 * x * (1.0 + ops.tanh(inner))
+
+
+def quick_gelu(x):
+    """`x * sigmoid(1.702 * x)`.
+
+    Example:
+
+    >>> keras.ops.shape(quick_gelu(keras.ops.zeros((2, 3))))
+    (2, 3)
+    """
+    return x * ops.sigmoid(1.702 * x)
+
+
+def swiglu(x):
+    """The SiLU of the first half of the last axis, times the second half.
+
+    Example:
+
+    >>> keras.ops.shape(swiglu(keras.ops.zeros((2, 6))))
+    (2, 3)
+    """
+    gate, values = ops.split(x, 2, axis=-1)
+    return ops.silu(gate) * values

@@ -18,17 +18,19 @@ def attention(
     dropout_rate: float = 0.0,
     seed_generator: keras.random.SeedGenerator | None = None,
     return_weights: bool = False,
+    shown_as: str = "attention",
 ):
     """`softmax(query @ key.T / sqrt(dim)) @ value`, with dropout on the softmax.
 
     Args:
-        query: Tensor `(batch, heads, tokens, dim)`.
-        key: Tensor of the same shape.
-        value: Tensor of the same shape.
+        query: Tensor `(batch, heads, queries, dim)`.
+        key: Tensor `(batch, heads, tokens, dim)`.
+        value: Tensor of the same shape as `key`.
         dropout_rate: Share of the attention weights that is dropped.
         seed_generator: Decides which weights are dropped; needed for dropout only.
         return_weights: Whether to return `(output, weights)`, the weights
-            `(batch, heads, tokens, tokens)` as they are before dropout.
+            `(batch, heads, queries, tokens)` as they are before dropout.
+        shown_as: What the weights are called to whoever observes the model.
 
     Returns:
         A tensor like `query`, or two tensors with `return_weights=True`.
@@ -39,10 +41,11 @@ def attention(
     >>> keras.ops.shape(attention(query, key, value))
     (2, 4, 64, 32)
     """
+    dropout = (dropout_rate, seed_generator)
     if return_weights:
-        return _attention_by_formula(query, key, value, dropout_rate, seed_generator)
+        return _attention_by_formula(query, key, value, *dropout, shown_as)
     if is_observed():
-        output, _ = _attention_by_formula(query, key, value, 0.0, None)
+        output, _ = _attention_by_formula(query, key, value, 0.0, None, shown_as)
         return output
     on_cpu = tuned_for_cpu(query)
     on_torch = keras.config.backend() == "torch"
@@ -54,14 +57,14 @@ def attention(
         return torch.nn.functional.scaled_dot_product_attention(query, key, value)
     if not dropout_rate and not on_cpu:
         return _fused_attention(query, key, value)
-    output, _ = _attention_by_formula(query, key, value, dropout_rate, seed_generator)
+    output, _ = _attention_by_formula(query, key, value, *dropout, shown_as)
     return output
 
 
-def _attention_by_formula(query, key, value, dropout_rate, seed_generator):
+def _attention_by_formula(query, key, value, dropout_rate, seed_generator, shown_as):
     scale = query.shape[-1] ** -0.5
     scores = ops.matmul(query * scale, ops.swapaxes(key, -1, -2))
-    weights = observed("attention", ops.softmax(scores, axis=-1))
+    weights = observed(shown_as, ops.softmax(scores, axis=-1))
     if not dropout_rate:
         return ops.matmul(weights, value), weights
     if not tuned_for_cpu(query):

@@ -10,6 +10,7 @@ from cct_keras.layers.attention_scores import spec_with_scores
 from cct_keras.layers.drop_path import DropPath
 from cct_keras.layers.feed_forward import FeedForward
 from cct_keras.layers.layer_normalization import LayerNormalization
+from cct_keras.layers.layer_scale import LayerScale
 from cct_keras.layers.multi_head_self_attention import MultiHeadSelfAttention
 from cct_keras.layers.settings import check_settings
 from cct_keras.layers.settings import save_settings
@@ -36,8 +37,9 @@ class EncoderBlock(AdaptableLayer):
         pre_norm: Whether to use the textbook order instead, in which
             the second normalization sees the feed-forward branch only.
         epsilon: Epsilon of the normalizations.
-        activation: Activation of the feed-forward layer: `"gelu"`, `"gelu_tanh"` or
-            `"relu"`.
+        activation: Activation of the feed-forward layer; see `FeedForward`.
+        layer_scale: Initial value of a learned factor for each channel of both
+            branches; `None` for no such factors.
         remat: Whether to keep only the input of the block for the backward pass, and
             to compute the rest again there: less memory, more time.
 
@@ -69,6 +71,7 @@ class EncoderBlock(AdaptableLayer):
         pre_norm: bool = False,
         epsilon: float = 1e-5,
         activation: str = "gelu",
+        layer_scale: float | None = None,
         remat: bool = False,
         **kwargs,
     ):
@@ -90,6 +93,7 @@ class EncoderBlock(AdaptableLayer):
         self.pre_norm = pre_norm
         self.epsilon = epsilon
         self.activation = activation
+        self.layer_scale = layer_scale
         self.remat = remat
 
         # A frozen block that comes from a file freezes its sublayers here: Keras hands
@@ -104,6 +108,10 @@ class EncoderBlock(AdaptableLayer):
             name="attention",
             **shared,
         )
+        self.scale1 = self.scale2 = None
+        if layer_scale is not None:
+            self.scale1 = LayerScale(layer_scale, name="scale1", **shared)
+            self.scale2 = LayerScale(layer_scale, name="scale2", **shared)
         self.drop_path1 = DropPath(drop_path_rate, name="drop_path1", **shared)
         self.norm2 = LayerNormalization(epsilon=epsilon, name="norm2", **shared)
         self.feed_forward = FeedForward(
@@ -122,12 +130,15 @@ class EncoderBlock(AdaptableLayer):
         for layer in (
             self.norm1,
             self.attention,
+            self.scale1,
             self.drop_path1,
             self.norm2,
             self.feed_forward,
+            self.scale2,
             self.drop_path2,
         ):
-            layer.build(input_shape)
+            if layer is not None:
+                layer.build(input_shape)
 
     def call(self, tokens, return_attention_scores=False, training=None):
         if return_attention_scores:
@@ -147,11 +158,15 @@ class EncoderBlock(AdaptableLayer):
         )
         if return_attention_scores:
             branch, weights = branch
+        if self.scale1 is not None:
+            branch = self.scale1(branch)
         x = tokens + self.drop_path1(branch, training=training)
         normalized = self.norm2(x, training=training)
         if not self.pre_norm:
             x = normalized
         branch = self.feed_forward(normalized, training=training)
+        if self.scale2 is not None:
+            branch = self.scale2(branch)
         x = x + self.drop_path2(branch, training=training)
         return (x, weights) if return_attention_scores else x
 
@@ -180,7 +195,8 @@ class EncoderBlock(AdaptableLayer):
 
     def load_own_variables(self, store):
         # Files have no entry from before there was a choice.
-        check_settings(self, store, self._settings(), {"activation": "gelu"})
+        earlier = {"activation": "gelu", "layer_scale": False}
+        check_settings(self, store, self._settings(), earlier)
 
     def _settings(self):
         """What changes the function of the block besides its weights."""
@@ -191,6 +207,7 @@ class EncoderBlock(AdaptableLayer):
             "pre_norm": bool(self.pre_norm),
             "epsilon": float(self.epsilon),
             "activation": self.activation,
+            "layer_scale": self.layer_scale is not None,
         }
 
     def get_config(self):
@@ -206,6 +223,7 @@ class EncoderBlock(AdaptableLayer):
                 "pre_norm": self.pre_norm,
                 "epsilon": self.epsilon,
                 "activation": self.activation,
+                "layer_scale": self.layer_scale,
                 "remat": self.remat,
             }
         )

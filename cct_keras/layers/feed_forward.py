@@ -16,8 +16,9 @@ class FeedForward(AdaptableLayer):
     Args:
         hidden_dim: Width of the hidden layer.
         dropout_rate: Dropout after the activation and after the second linear layer.
-        activation: `"gelu"`, the exact one; `"gelu_tanh"`, its approximation; or
-            `"relu"`.
+        activation: `"gelu"`, the exact one; `"gelu_tanh"` and `"quick_gelu"`, its
+            approximations; `"relu"`; or `"swiglu"`, a gated one, for which the first
+            linear layer is twice as wide.
 
     Input shape:
         `(batch, ..., dim)`
@@ -50,7 +51,8 @@ class FeedForward(AdaptableLayer):
 
     def build(self, input_shape):
         dim = input_shape[-1]
-        self.linear1 = self.make_projection("linear1", self.hidden_dim)
+        width = self.hidden_dim * (2 if self.activation == "swiglu" else 1)
+        self.linear1 = self.make_projection("linear1", width)
         self.linear1.build(input_shape)
         self.linear2 = self.make_projection("linear2", dim)
         self.linear2.build((*input_shape[:-1], self.hidden_dim))

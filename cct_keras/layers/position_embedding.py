@@ -13,6 +13,8 @@ from cct_keras.layers.settings import check_settings
 from cct_keras.layers.settings import save_settings
 
 logger = logging.getLogger(__name__)
+# How originals resize their tables: see `resize_table`.
+INTERPOLATIONS = ("bilinear", "bilinear_corners", "bicubic", "bicubic_antialias")
 
 
 @keras.saving.register_keras_serializable(package="cct_keras")
@@ -28,6 +30,8 @@ class PositionEmbedding(keras.layers.Layer):
             sequence, which is not trained but saved with the weights.
         num_prefix_tokens: Number of tokens before the grid, such as a class token. They
             have their own rows at the start of the table.
+        interpolation: How a learnable table is resized to another grid; see
+            `resize_table`.
 
     Input shape:
         `(batch, num_prefix_tokens + rows * columns, dim)`
@@ -48,6 +52,7 @@ class PositionEmbedding(keras.layers.Layer):
         *,
         kind: str = "learnable",
         num_prefix_tokens: int = 0,
+        interpolation: str = "bilinear",
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -63,6 +68,8 @@ class PositionEmbedding(keras.layers.Layer):
         self.grid = (rows, columns)
         self.kind = kind
         self.num_prefix_tokens = num_prefix_tokens
+        check_choice("PositionEmbedding", INTERPOLATIONS, interpolation=interpolation)
+        self.interpolation = interpolation
 
     def build(self, input_shape):
         check_rank("PositionEmbedding", input_shape, ("batch", "tokens", "dim"))
@@ -133,7 +140,13 @@ class PositionEmbedding(keras.layers.Layer):
                 table = sine_table(length, dim)
             else:
                 logger.info("positions were resized from %s", sizes)
-                table = resize_table(table, grid, self.grid, self.num_prefix_tokens)
+                table = resize_table(
+                    table,
+                    grid,
+                    self.grid,
+                    self.num_prefix_tokens,
+                    interpolation=self.interpolation,
+                )
         self.embeddings.assign(table)
 
     def _guess_grid(self, length):
@@ -166,6 +179,7 @@ class PositionEmbedding(keras.layers.Layer):
                 "grid": self.grid,
                 "kind": self.kind,
                 "num_prefix_tokens": self.num_prefix_tokens,
+                "interpolation": self.interpolation,
             }
         )
         return config
@@ -226,37 +240,86 @@ def resize_table(
     grid: tuple[int, int],
     new_grid: tuple[int, int],
     num_prefix_tokens: int = 0,
+    *,
+    interpolation: str = "bilinear",
 ) -> np.ndarray:
     """Interpolates a position table to another grid.
-
-    The interpolation is bilinear with half-pixel centers and without antialiasing, as
-    in the original (torch: `mode="bilinear", align_corners=False`).
 
     Args:
         table: An array `(1, num_prefix_tokens + rows * columns, dim)`.
         grid: `(rows, columns)` of the table.
         new_grid: `(rows, columns)` of the result.
         num_prefix_tokens: Number of rows at the start that stay as they are.
+        interpolation: `"bilinear"`, with half-pixel centers and without antialiasing,
+            as Compact-Transformers does; `"bilinear_corners"`, which keeps the corners
+            where they are, as Google's ViT does; `"bicubic"`, as DeiT, MAE, DINOv2 and
+            Hugging Face do; or `"bicubic_antialias"`, as timm does.
 
     Example:
 
     >>> keras.ops.shape(resize_table(sine_table(64, 128), (8, 8), (12, 16)))
     (1, 192, 128)
     """
+    weights = {
+        "bilinear": _bilinear_weights,
+        "bilinear_corners": _corner_weights,
+        "bicubic": _bicubic_weights,
+        "bicubic_antialias": _antialias_weights,
+    }[interpolation]
     prefix, rest = table[:, :num_prefix_tokens], table[0, num_prefix_tokens:]
     rest = rest.reshape(*grid, -1)
-    rest = np.tensordot(_bilinear_weights(grid[0], new_grid[0]), rest, axes=1)
-    rest = np.tensordot(_bilinear_weights(grid[1], new_grid[1]), rest, axes=(1, 1))
+    rest = np.tensordot(weights(grid[0], new_grid[0]), rest, axes=1)
+    rest = np.tensordot(weights(grid[1], new_grid[1]), rest, axes=(1, 1))
     rest = rest.transpose(1, 0, 2).reshape(1, -1, table.shape[2])
     return np.concatenate([prefix, rest], axis=1).astype(table.dtype)
 
 
+def _centers(size, new_size):
+    """Where the new positions lie between the old ones, by half-pixel centers."""
+    return (np.arange(new_size) + 0.5) * size / new_size - 0.5
+
+
 def _bilinear_weights(size, new_size):
     """Matrix `(new_size, size)` that interpolates along one axis."""
-    center = (np.arange(new_size) + 0.5) * size / new_size - 0.5
-    center = np.clip(center, 0, size - 1)
-    distance = np.abs(center[:, None] - np.arange(size)[None])
-    return np.maximum(0.0, 1.0 - distance)
+    return _tent(np.clip(_centers(size, new_size), 0, size - 1), size)
+
+
+def _corner_weights(size, new_size):
+    """The same with the first and the last position staying the first and the last."""
+    return _tent(np.linspace(0, size - 1, new_size), size)
+
+
+def _tent(centers, size):
+    return np.maximum(0.0, 1.0 - np.abs(centers[:, None] - np.arange(size)[None]))
+
+
+def _bicubic_weights(size, new_size):
+    """torch's: four neighbors, those beyond the border repeat it."""
+    centers = _centers(size, new_size)
+    weights = np.zeros((new_size, size))
+    for step in (-1, 0, 1, 2):
+        neighbors = np.floor(centers).astype(int) + step
+        share = _cubic(centers - neighbors, -0.75)
+        rows = np.arange(new_size)
+        np.add.at(weights, (rows, np.clip(neighbors, 0, size - 1)), share)
+    return weights
+
+
+def _antialias_weights(size, new_size):
+    """torch's with `antialias=True`: a wider window where the grid gets smaller, and
+    nothing from beyond the border."""
+    scale = max(1.0, size / new_size)
+    distance = (_centers(size, new_size)[:, None] - np.arange(size)[None]) / scale
+    weights = _cubic(distance, -0.5)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def _cubic(x, a):
+    """The cubic convolution kernel of Keys, by the slope `a` at a distance of 1."""
+    x = np.abs(x)
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
 
 
 def _sine_initializer(shape, dtype=None):

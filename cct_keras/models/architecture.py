@@ -89,9 +89,9 @@ class Architecture:
         """What is known of the family."""
         return FAMILIES[self.family]
 
-    def get(self, name: str):
+    def get(self, name: str, default=None):
         """An argument, or the family's default of it."""
-        return self.arguments.get(name, self.row.defaults.get(name))
+        return self.arguments.get(name, self.row.defaults.get(name, default))
 
     @property
     def kernel_size(self) -> int:
@@ -140,6 +140,17 @@ class Architecture:
         return self.row.find_prefix_tokens({**self.row.defaults, **self.arguments})
 
     @property
+    def num_prefix_tokens(self) -> int:
+        """How many tokens stand before those of the image, registers included."""
+        return len(self.prefix_tokens) + self.get("num_registers", 0)
+
+    @property
+    def positions(self) -> int:
+        """Length of the table of positions."""
+        own = len(self.prefix_tokens) if self.get("class_token_position", True) else 0
+        return own + math.prod(self.token_grid)
+
+    @property
     def heads(self) -> tuple[str, ...]:
         """Names of the head layers."""
         if not self.num_classes:
@@ -165,6 +176,17 @@ class Architecture:
     def num_classes(self) -> int:
         """Classes of the head; 0 without one."""
         return self.arguments.get("num_classes") or 0
+
+    @property
+    def final_norm(self) -> str | None:
+        """What is normalized after the blocks: `"tokens"`, `"pooled"` or nothing."""
+        return self.get("final_norm", "tokens")
+
+    @property
+    def pooled_width(self) -> int:
+        """Width of what the head, or a layer before it, reads."""
+        dim = self.arguments["embedding_dim"]
+        return 2 * dim if self.top_pooling == "token_avg" else dim
 
     @property
     def hidden_dim(self) -> int:
@@ -196,7 +218,7 @@ class Architecture:
     @property
     def tokens(self) -> int:
         """Length of the sequence, prefix tokens included."""
-        return len(self.prefix_tokens) + math.prod(self.token_grid)
+        return self.num_prefix_tokens + math.prod(self.token_grid)
 
     # === Weights ===
 
@@ -212,34 +234,59 @@ class Architecture:
             if bias:
                 shapes[f"{path}/bias"] = (outputs,)
 
-        def norm(path):
-            shapes[f"{path}/gamma"] = shapes[f"{path}/beta"] = (dim,)
+        def norm(path, width=dim):
+            shapes[f"{path}/gamma"] = shapes[f"{path}/beta"] = (width,)
+
+        def feed_forward(path):
+            gated = self.activation == "swiglu"
+            linear(f"{path}/linear1", dim, 2 * hidden if gated else hidden)
+            linear(f"{path}/linear2", hidden, dim)
 
         for stage in range(self.num_stages):
             filters = dim if stage == self.num_stages - 1 else HIDDEN_FILTERS
             path = f"tokenizer/conv_{stage}"
             shapes[f"{path}/kernel"] = (kernel, kernel, channels, filters)
-            if patches:
+            if patches and self.get("patch_bias", True):
                 shapes[f"{path}/bias"] = (filters,)
             channels = filters
         for token in self.prefix_tokens:
             shapes[f"{token}/token"] = (1, 1, dim)
         if self.arguments["positional_embedding"] is not None:
-            shapes["position_embedding/embeddings"] = (1, self.tokens, dim)
+            shapes["position_embedding/embeddings"] = (1, self.positions, dim)
+        if self.get("num_registers"):
+            shapes["registers/tokens"] = (1, self.get("num_registers"), dim)
+        if self.get("norm_before_blocks"):
+            norm("norm_pre")
         for i in range(self.arguments["num_layers"]):
             norm(f"block_{i}/norm1")
             linear(f"block_{i}/attention/qkv", dim, 3 * dim, self.row.qkv_bias)
             linear(f"block_{i}/attention/proj", dim, dim)
             norm(f"block_{i}/norm2")
-            linear(f"block_{i}/feed_forward/linear1", dim, hidden)
-            linear(f"block_{i}/feed_forward/linear2", hidden, dim)
-        norm("norm")
-        if self.heads and self.top_pooling == "seq":
+            feed_forward(f"block_{i}/feed_forward")
+            if self.get("layer_scale") is not None:
+                for scale in ("scale1", "scale2"):
+                    shapes[f"block_{i}/{scale}/scale"] = (dim,)
+        if self.final_norm == "tokens":
+            norm("norm")
+        if not self.heads:
+            if self.get("projection_dim"):
+                linear("projection", dim, self.get("projection_dim"), bias=False)
+            return shapes
+        if self.top_pooling == "seq":
             linear("pool/attention", dim, 1)
-        read = dim
-        if self.heads and self.get("representation_size"):
+        if self.top_pooling == "map":
+            shapes["pool/probe"] = (1, 1, dim)
+            linear("pool/query", dim, dim)
+            linear("pool/key_value", dim, 2 * dim)
+            linear("pool/proj", dim, dim)
+            norm("pool/norm")
+            feed_forward("pool/feed_forward")
+        read = self.pooled_width
+        if self.final_norm == "pooled":
+            norm("fc_norm", read)
+        if self.get("representation_size"):
+            linear("pre_logits", read, self.get("representation_size"))
             read = self.get("representation_size")
-            linear("pre_logits", dim, read)
         for head in self.heads:
             linear(head, read, self.num_classes)
         return shapes
@@ -264,6 +311,12 @@ class Architecture:
             "hidden_dim": self.hidden_dim,
             "epsilon": self.epsilon,
             "activation": self.activation,
+            "patch_bias": self.get("patch_bias", True),
+            "class_token_position": self.get("class_token_position", True),
+            "num_registers": self.get("num_registers", 0),
+            "norm_before_blocks": self.get("norm_before_blocks", False),
+            "layer_scale": self.get("layer_scale") is not None,
+            "final_norm": self.final_norm,
         }
 
     def same_body(self, other: "Architecture", *, ignore: tuple[str, ...] = ()) -> bool:
@@ -330,11 +383,11 @@ def recognize_family(
     The first family that fits is returned: a plain DeiT has the parts of a ViT.
     """
     for name, family in FAMILIES.items():
-        if (family.tokenizer, family.block_order) == (
-            tokenizer,
-            block_order,
-        ) and prefix_tokens in family.prefix_tokens:
-            return name, dict(family.prefix_tokens[prefix_tokens])
+        if (family.tokenizer, family.block_order) != (tokenizer, block_order):
+            continue
+        for tokens, arguments in family.prefix_tokens:
+            if tokens == prefix_tokens:
+                return name, dict(arguments)
     raise ValueError(
         f"no family has {tokenizer}, {block_order} blocks and the prefix tokens "
         f"{list(prefix_tokens)}. Known: {', '.join(FAMILIES)}"

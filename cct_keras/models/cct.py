@@ -3,6 +3,7 @@ import keras
 from cct_keras.layers.conv_tokenizer import ConvTokenizer
 from cct_keras.models.parts import add_positions
 from cct_keras.models.parts import classifier_head
+from cct_keras.models.parts import drop_out
 from cct_keras.models.parts import encoder
 from cct_keras.models.parts import functional_model
 from cct_keras.models.parts import image_input
@@ -116,7 +117,8 @@ def CCT(
     warn_of_few_tokens("CCT", grid, kernel_size, images, tokenizer.data_format)
 
     x = tokenizer(images)
-    x = add_positions(x, "CCT", grid, positional_embedding, dropout_rate, dtype)
+    x = add_positions(x, "CCT", grid, positional_embedding, dtype)
+    x = drop_out(x, "CCT", dropout_rate, dtype)
     x = encoder(
         x,
         "CCT",

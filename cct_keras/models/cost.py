@@ -6,6 +6,9 @@ from typing import NamedTuple
 from cct_keras.checks import check_positive
 from cct_keras.models.architecture import Architecture
 
+# Layers that see one vector an image.
+POOLED = ("pre_logits", "projection", "pool/query", "pool/proj", "pool/feed_forward")
+
 
 class Cost(NamedTuple):
     """Cost of one image.
@@ -84,9 +87,10 @@ def architecture_cost(architecture: Architecture) -> Cost:
         activations += kernel[-1] * rows * columns
         if architecture.pooling is not None:
             activations += kernel[-1] * pooled_rows * pooled_columns
+    once_an_image = tuple(f"{name}/" for name in (*architecture.heads, *POOLED))
     for path, shape in shapes.items():
         if path.endswith("/kernel") and not path.startswith("tokenizer/"):
-            once = path.split("/")[0] in architecture.heads
+            once = path.startswith(once_an_image)
             macs += math.prod(shape) * (1 if once else tokens)
     layers, heads = (architecture.arguments[k] for k in ("num_layers", "num_heads"))
     # A block keeps: both norms, q, k, v, the attention before and after its dropout,

@@ -4,6 +4,7 @@ from cct_keras.layers.conv_tokenizer import standardize_data_format
 from cct_keras.models.parts import add_positions
 from cct_keras.models.parts import check_divisible_by_patch
 from cct_keras.models.parts import classifier_head
+from cct_keras.models.parts import drop_out
 from cct_keras.models.parts import encoder
 from cct_keras.models.parts import functional_model
 from cct_keras.models.parts import image_input
@@ -86,14 +87,8 @@ def CVT(
     grid = tokenizer.compute_grid(images.shape)
 
     x = tokenizer(images)
-    x = add_positions(
-        x,
-        "CVT",
-        grid,
-        positional_embedding,
-        dropout_rate,
-        dtype,
-    )
+    x = add_positions(x, "CVT", grid, positional_embedding, dtype)
+    x = drop_out(x, "CVT", dropout_rate, dtype)
     x = encoder(
         x,
         "CVT",

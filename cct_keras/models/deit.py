@@ -6,6 +6,7 @@ from cct_keras.models.parts import activate
 from cct_keras.models.parts import add_positions
 from cct_keras.models.parts import check_divisible_by_patch
 from cct_keras.models.parts import class_token
+from cct_keras.models.parts import drop_out
 from cct_keras.models.parts import encoder
 from cct_keras.models.parts import functional_model
 from cct_keras.models.parts import image_input
@@ -14,7 +15,7 @@ from cct_keras.models.parts import number_of_classes
 from cct_keras.models.parts import patch_tokenizer
 from cct_keras.models.parts import pool_tokens
 from cct_keras.models.weights_argument import load_weights
-from cct_keras.models.weights_argument import open_epsilon
+from cct_keras.models.weights_argument import open_settings
 
 
 def DeiT(
@@ -28,6 +29,7 @@ def DeiT(
     embedding_dim: int = 768,
     patch_size: int = 16,
     positional_embedding: str | None = "learnable",
+    position_interpolation: str | None = None,
     dropout_rate: float = 0.0,
     attention_dropout: float = 0.0,
     stochastic_depth: float = 0.1,
@@ -62,6 +64,9 @@ def DeiT(
         patch_size: Side of a patch, one token each.
         positional_embedding: `"learnable"`, `"sine"`, or `None` or `"none"` for no
             positions.
+        position_interpolation: How positions of weights for another image size are
+            resized: `"bilinear"`, `"bilinear_corners"`, `"bicubic"` or
+            `"bicubic_antialias"`. Defaults to what the origin of the weights does.
         dropout_rate: Dropout after the positions, the projections and the activation.
         attention_dropout: Dropout on the attention weights.
         stochastic_depth: Drop-path rate of the last block; it grows linearly
@@ -98,7 +103,11 @@ def DeiT(
     1268776
     """
     num_classes = number_of_classes("DeiT", num_classes, classes, 1000)
-    weights, epsilon = open_epsilon(weights, epsilon, default=1e-6)
+    weights, settings = open_settings(
+        weights,
+        {"epsilon": epsilon, "position_interpolation": position_interpolation},
+        {"epsilon": 1e-6, "position_interpolation": "bilinear"},
+    )
     data_format = standardize_data_format("DeiT", data_format)
     images = image_input("DeiT", input_shape, input_tensor, data_format, 224)
     tokenizer = patch_tokenizer("DeiT", embedding_dim, patch_size, data_format, dtype)
@@ -115,10 +124,11 @@ def DeiT(
         "DeiT",
         grid,
         positional_embedding,
-        dropout_rate,
         dtype,
         num_prefix_tokens=prefix,
+        interpolation=settings["position_interpolation"],
     )
+    x = drop_out(x, "DeiT", dropout_rate, dtype)
     x = encoder(
         x,
         "DeiT",
@@ -130,7 +140,7 @@ def DeiT(
         stochastic_depth=stochastic_depth,
         qkv_bias=True,
         pre_norm=True,
-        epsilon=epsilon,
+        epsilon=settings["epsilon"],
         activation=activation,
         dtype=dtype,
     )

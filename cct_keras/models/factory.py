@@ -108,6 +108,10 @@ def build_architecture(architecture: Architecture, **overrides) -> keras.Model:
         del arguments["num_classes"]
         if overrides.get("num_classes", overrides.get("classes")) is None:
             arguments["include_top"] = False
+            ends_pooled = architecture.get("projection_dim")
+            if ends_pooled or architecture.top_pooling == "map":
+                # What was published without classes, but with one vector an image.
+                arguments["pooling"] = architecture.top_pooling
     if architecture.variant is not None:
         arguments["name"] = architecture.variant
     return build_family(architecture.family, arguments, overrides)

@@ -9,6 +9,7 @@ import importlib
 import re
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
 
 TOKENIZERS = ("convolutions", "patches")
 BLOCK_ORDERS = ("replacing", "pre_norm")
@@ -28,11 +29,12 @@ class Family:
             the residual stream, or the textbook's `"pre_norm"`.
         qkv_bias: Whether the projection to query, key and value has a bias.
         prefix_tokens: Names of the token layers that stand before the image's tokens,
-            in the order of the sequence, and the constructor arguments that put them
-            there. The combination without arguments is the default.
+            in the order of the sequence, each beside constructor arguments that put
+            them there. The pair without arguments is the default; of several that fit
+            a model's arguments the last counts.
         top_pooling: What the head reads: `"seq"` for sequence pooling, `"token"` for
-            the first token, `"avg"` for the mean of the image's tokens. A family whose
-            constructor has an argument `top_pooling` names its default.
+            the first token. A family whose constructor has an argument `top_pooling`
+            names its default.
         token_heads: Names of further heads, by the prefix token that each reads.
         name_table: The table of names in `converter/` that its checkpoints use.
         defaults: Constructor arguments that change the function and no shape, or that
@@ -44,9 +46,7 @@ class Family:
     tokenizer: str
     block_order: str
     qkv_bias: bool = False
-    prefix_tokens: Mapping[tuple[str, ...], Mapping] = dataclasses.field(
-        default_factory=lambda: {(): {}}
-    )
+    prefix_tokens: Sequence[tuple[tuple[str, ...], Mapping]] = (((), {}),)
     top_pooling: str = "seq"
     token_heads: Mapping[str, str] = dataclasses.field(default_factory=dict)
     name_table: str = "shi_labs"
@@ -69,12 +69,24 @@ class Family:
 
     def find_prefix_tokens(self, arguments: Mapping) -> tuple[str, ...]:
         """The prefix tokens of a model with these constructor arguments."""
-        for tokens, needed in self.prefix_tokens.items():
+        for tokens, needed in reversed(self.prefix_tokens):
             if needed and all(arguments.get(k) == v for k, v in needed.items()):
                 return tokens
-        return next(
-            tokens for tokens, needed in self.prefix_tokens.items() if not needed
-        )
+        return next(tokens for tokens, needed in self.prefix_tokens if not needed)
+
+    def arguments_for_tokens(self, prefix_tokens: tuple, arguments: Mapping) -> dict:
+        """Constructor arguments, with what it takes to have these prefix tokens.
+
+        Args:
+            prefix_tokens: The tokens that a model is to have.
+            arguments: Its other arguments, which may imply the same tokens.
+        """
+        for tokens, needed in self.prefix_tokens:
+            wanted = {**needed, **arguments}
+            found = self.find_prefix_tokens({**self.defaults, **wanted})
+            if tokens == prefix_tokens == found:
+                return wanted
+        return dict(arguments)
 
     def find_heads(self, arguments: Mapping) -> tuple[str, ...]:
         """Names of the head layers of a model with these constructor arguments."""
@@ -90,8 +102,8 @@ class Family:
         Biases and normalizations are commonly exempt, too; these are known by their
         shape.
         """
-        tokens = (token for tokens in self.prefix_tokens for token in tokens)
-        return frozenset({"position_embedding", *tokens})
+        tokens = (token for tokens, _ in self.prefix_tokens for token in tokens)
+        return frozenset({"position_embedding", "registers", *tokens})
 
     def layer_depth(self, layer: str, num_layers: int) -> int:
         """How deep a layer stands, by its name.
@@ -101,10 +113,11 @@ class Family:
             num_layers: Number of encoder blocks.
 
         Returns:
-            0 for the tokenizer, the prefix tokens and the positions, 1 for the first
-            block, and one more than the last block for everything after it.
+            0 for everything before the blocks, 1 for the first block, and one more than
+            the last block for everything after it.
         """
-        if layer == "tokenizer" or layer in self.undecayed_layers:
+        before_blocks = {"tokenizer", "norm_pre", *self.undecayed_layers}
+        if layer in before_blocks:
             return 0
         block = re.fullmatch(r"block_(\d+)", layer)
         return 1 + int(block[1]) if block else 1 + num_layers
@@ -139,7 +152,7 @@ FAMILIES = {
             "cct_keras.models.vit_lite:ViTLite",
             tokenizer="patches",
             block_order="replacing",
-            prefix_tokens={("class_token",): {}},
+            prefix_tokens=((("class_token",), {}),),
             top_pooling="token",
             defaults={"activation": "gelu"},
         ),
@@ -149,7 +162,13 @@ FAMILIES = {
             tokenizer="patches",
             block_order="pre_norm",
             qkv_bias=True,
-            prefix_tokens={("class_token",): {}, (): {"top_pooling": "avg"}},
+            prefix_tokens=(
+                (("class_token",), {}),
+                ((), {"top_pooling": "avg"}),
+                ((), {"top_pooling": "map"}),
+                (("class_token",), {"class_token": True}),
+                ((), {"class_token": False}),
+            ),
             top_pooling="token",
             name_table="timm",
             defaults={
@@ -157,6 +176,15 @@ FAMILIES = {
                 "top_pooling": "token",
                 "representation_size": None,
                 "activation": "gelu",
+                "patch_bias": True,
+                "class_token": None,
+                "class_token_position": True,
+                "position_interpolation": "bilinear",
+                "num_registers": 0,
+                "norm_before_blocks": False,
+                "layer_scale": None,
+                "final_norm": "tokens",
+                "projection_dim": None,
             },
         ),
         Family(
@@ -165,10 +193,10 @@ FAMILIES = {
             tokenizer="patches",
             block_order="pre_norm",
             qkv_bias=True,
-            prefix_tokens={
-                ("class_token", "distillation_token"): {"distilled": True},
-                ("class_token",): {},
-            },
+            prefix_tokens=(
+                (("class_token", "distillation_token"), {"distilled": True}),
+                (("class_token",), {}),
+            ),
             top_pooling="token",
             token_heads={"distillation_token": "head_dist"},
             name_table="timm",
@@ -177,6 +205,7 @@ FAMILIES = {
                 "distilled": False,
                 "distillation_head": True,
                 "activation": "gelu",
+                "position_interpolation": "bilinear",
             },
         ),
     )
@@ -186,13 +215,13 @@ FAMILIES = {
 def known_prefix_tokens() -> list[str]:
     """Names of the token layers of all families."""
     combinations = (x for family in FAMILIES.values() for x in family.prefix_tokens)
-    return list(dict.fromkeys(token for tokens in combinations for token in tokens))
+    return list(dict.fromkeys(token for tokens, _ in combinations for token in tokens))
 
 
 def order_prefix_tokens(present: set[str]) -> tuple[str, ...]:
     """Prefix tokens in the order of the sequence, as some family has them."""
     for family in FAMILIES.values():
-        for tokens in family.prefix_tokens:
+        for tokens, _ in family.prefix_tokens:
             if set(tokens) == present:
                 return tokens
     return tuple(sorted(present))

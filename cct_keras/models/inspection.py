@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from cct_keras.models.architecture import Architecture
 from cct_keras.models.architecture import recognize_family
+from cct_keras.models.families import FAMILIES
 
 
 def architecture_of(model) -> Architecture:
@@ -74,6 +75,7 @@ def architecture_from_layers(
         block_order="pre_norm" if pre_norm else "replacing",
         prefix_tokens=prefix,
     )
+    row = FAMILIES[family]
     dim, hidden = tokenizer["embedding_dim"], blocks[0]["hidden_dim"]
     positions = next(iter(settings("PositionEmbedding").values()), None)
     head = layers.get("head", (None, {}))[1]
@@ -94,15 +96,63 @@ def architecture_from_layers(
         arguments |= {name: tokenizer[name] for name in (*names, *pooling)}
     if pre_norm:
         arguments["epsilon"] = blocks[0]["epsilon"]
-    if "pre_logits" in layers:
-        arguments["representation_size"] = layers["pre_logits"][1]["units"]
-    if blocks[0].get("activation", "gelu") != "gelu":
-        # Otherwise it stays at the default, as in files from before there was a choice.
-        arguments["activation"] = blocks[0]["activation"]
     if "distillation_token" in prefix:
         arguments["distillation_head"] = "head_dist" in layers or not head
+    registers = next(iter(settings("RegisterTokens").values()), {})
+    # What is not told stays at the default, as in files from before there was a choice.
+    found = {
+        "activation": blocks[0].get("activation"),
+        "layer_scale": _scale(blocks[0].get("layer_scale")),
+        "patch_bias": tokenizer.get("use_bias"),
+        "num_registers": registers.get("num_tokens"),
+        "norm_before_blocks": "norm_pre" in layers,
+        "representation_size": _units(layers, "pre_logits"),
+        "projection_dim": _units(layers, "projection"),
+    }
+    if positions is not None:
+        found["position_interpolation"] = positions.get("interpolation")
+        own = positions.get("num_prefix_tokens", len(prefix))
+        found["class_token_position"] = own == len(prefix)
+    if "norm" not in layers:
+        arguments["final_norm"] = "pooled" if "fc_norm" in layers else None
+    arguments |= {
+        name: value
+        for name, value in found.items()
+        if name in row.defaults and value not in (None, row.defaults[name])
+    }
+    if "top_pooling" in row.defaults:
+        top = _top_pooling(layers, prefix, arguments.get("final_norm", "tokens"))
+        if top != row.defaults["top_pooling"]:
+            arguments["top_pooling"] = top
+        arguments = row.arguments_for_tokens(prefix, arguments)
     grid = None if positions is None else tuple(positions["grid"])
     return Architecture(family, arguments, grid)
+
+
+def _scale(value):
+    """A file of weights tells that there are factors, not how they began."""
+    return 1e-5 if value is True else value or None
+
+
+def _units(layers, name):
+    return layers[name][1]["units"] if name in layers else None
+
+
+def _top_pooling(layers, prefix, final_norm):
+    """What the head reads, or a head would."""
+    by_class = {
+        "AttentionPool": "map",
+        "GlobalAveragePooling1D": "avg",
+        "Concatenate": "token_avg",
+        "TokenPool": "token",
+    }
+    pool = layers.get("pool", (None, {}))[0]
+    if pool in by_class:
+        return by_class[pool]
+    # A file of weights holds no layers without any.
+    if not prefix:
+        return "avg"
+    return "token" if final_norm == "tokens" else "avg"
 
 
 def find_mlp_ratio(hidden: int, dim: int) -> float:
@@ -162,6 +212,7 @@ def undecayed_weights(model) -> list:
 def _class_name(layer):
     """Name of a layer's class in this package, also for a subclass of it."""
     known = ("ConvTokenizer", "EncoderBlock", "ClassToken", "PositionEmbedding")
+    known += ("RegisterTokens", "AttentionPool", "TokenPool")
     for kind in type(layer).__mro__:
         if kind.__name__ in known and kind.__module__.startswith("cct_keras."):
             return kind.__name__

@@ -3,19 +3,24 @@
 import math
 import numbers
 import warnings
+from collections.abc import Mapping
 
 import keras
 
 from cct_keras.checks import ACTIVATIONS
 from cct_keras.checks import check_choice
 from cct_keras.checks import check_divisible_by_heads
+from cct_keras.checks import check_non_negative
 from cct_keras.checks import check_positive
 from cct_keras.checks import check_rate
+from cct_keras.layers.attention_pool import AttentionPool
 from cct_keras.layers.class_token import ClassToken
 from cct_keras.layers.conv_tokenizer import ConvTokenizer
 from cct_keras.layers.encoder_block import EncoderBlock
 from cct_keras.layers.layer_normalization import LayerNormalization
+from cct_keras.layers.position_embedding import INTERPOLATIONS
 from cct_keras.layers.position_embedding import PositionEmbedding
+from cct_keras.layers.register_tokens import RegisterTokens
 from cct_keras.layers.seq_pool import SeqPool
 from cct_keras.layers.token_pool import TokenPool
 from cct_keras.models.variants import VARIANTS
@@ -86,7 +91,13 @@ def _check_image_shape(owner, shape, data_format):
 
 
 def patch_tokenizer(
-    owner: str, embedding_dim: int, patch_size: int, data_format: str, dtype
+    owner: str,
+    embedding_dim: int,
+    patch_size: int,
+    data_format: str,
+    dtype,
+    *,
+    use_bias: bool = True,
 ) -> ConvTokenizer:
     """A tokenizer that makes one token of each patch."""
     check_positive(owner, patch_size=patch_size)
@@ -96,7 +107,7 @@ def patch_tokenizer(
         stride=patch_size,
         padding=0,
         activation=None,
-        use_bias=True,
+        use_bias=use_bias,
         pooling_kernel_size=None,
         data_format=data_format,
         dtype=dtype,
@@ -154,20 +165,28 @@ def class_token(x, dtype, name: str = "class_token"):
     return ClassToken(dtype=dtype, name=name)(x)
 
 
+def register_tokens(x, owner: str, num_registers: int, index: int, dtype):
+    """The tokens with registers after the first `index` of them; 0 for none."""
+    check_non_negative(owner, num_registers=num_registers)
+    if not num_registers:
+        return x
+    return RegisterTokens(num_registers, index=index, dtype=dtype, name="registers")(x)
+
+
 def add_positions(
     x,
     owner: str,
     grid: tuple,
     positional_embedding: str | None,
-    dropout_rate: float,
     dtype,
     *,
     num_prefix_tokens: int = 0,
+    interpolation: str = "bilinear",
 ):
-    """The tokens with their positions added, and dropout."""
+    """The tokens with their positions added."""
     kinds = ("learnable", "sine", "none", None)
     check_choice(owner, kinds, positional_embedding=positional_embedding)
-    check_rate(owner, dropout_rate=dropout_rate)
+    check_choice(owner, INTERPOLATIONS, position_interpolation=interpolation)
     if positional_embedding not in (None, "none"):
         if None in grid:
             raise ValueError(
@@ -179,9 +198,16 @@ def add_positions(
             grid,
             kind=positional_embedding,
             num_prefix_tokens=num_prefix_tokens,
+            interpolation=interpolation,
             dtype=dtype,
             name="position_embedding",
         )(x)
+    return x
+
+
+def drop_out(x, owner: str, dropout_rate: float, dtype):
+    """Dropout of what goes into the encoder."""
+    check_rate(owner, dropout_rate=dropout_rate)
     return keras.layers.Dropout(dropout_rate, dtype=dtype, name="dropout")(x)
 
 
@@ -202,6 +228,8 @@ def encoder(
     pre_norm: bool = False,
     epsilon: float = 1e-5,
     activation: str = "gelu",
+    layer_scale: float | None = None,
+    final_norm: bool = True,
     dtype,
 ):
     """The encoder blocks and the final normalization."""
@@ -215,7 +243,7 @@ def encoder(
     for i in range(num_layers):
         x = EncoderBlock(
             num_heads,
-            _hidden_width(owner, dim, mlp_ratio),
+            hidden_width(owner, dim, mlp_ratio),
             attention_dropout=attention_dropout,
             dropout_rate=dropout_rate,
             drop_path_rate=stochastic_depth * i / max(1, num_layers - 1),
@@ -223,13 +251,20 @@ def encoder(
             pre_norm=pre_norm,
             epsilon=epsilon,
             activation=activation,
+            layer_scale=layer_scale,
             dtype=dtype,
             name=f"block_{i}",
         )(x)
-    return LayerNormalization(epsilon=epsilon, dtype=dtype, name="norm")(x)
+    return normalize(x, epsilon, dtype) if final_norm else x
 
 
-def _hidden_width(owner, dim, mlp_ratio):
+def normalize(x, epsilon: float, dtype, name: str = "norm"):
+    """The tokens, or what was pooled of them, normalized."""
+    return LayerNormalization(epsilon=epsilon, dtype=dtype, name=name)(x)
+
+
+def hidden_width(owner: str, dim: int, mlp_ratio: float) -> int:
+    """Width of the feed-forward layers."""
     is_number = (
         isinstance(mlp_ratio, numbers.Real)
         and not isinstance(mlp_ratio, bool)
@@ -251,30 +286,70 @@ def pool_tokens(
     *,
     top: str | None = None,
     num_prefix_tokens: int = 0,
+    has_class_token: bool | None = None,
+    attention: Mapping | None = None,
 ):
     """One vector an image, in the way that `pooling` names; `None` keeps the tokens.
 
-    Below a classifier, `top` is the pooling in the place of `pooling`.
+    Args:
+        x: The tokens.
+        owner: What errors begin with.
+        pooling: What the user of a model without top asked for.
+        dtype: Dtype or policy of the layers.
+        top: Below a classifier, the pooling in the place of `pooling`.
+        num_prefix_tokens: How many tokens stand before those of the image.
+        has_class_token: Whether the first one is a class token. Defaults to whether
+            there are any.
+        attention: Arguments of an `AttentionPool`, in families that have one.
     """
-    choices = (None, "seq", "avg", "max") + (("token",) if num_prefix_tokens else ())
+    if has_class_token is None:
+        has_class_token = num_prefix_tokens > 0
+    choices = (None, "seq", "avg", "max")
+    choices += ("token", "token_avg") if has_class_token else ()
+    choices += () if attention is None else ("map",)
     check_choice(owner, choices, pooling=pooling)
     pooling = top or pooling
     if pooling is None:
         return x
     if pooling == "token":
         return TokenPool(dtype=dtype, name="pool")(x)
+    tokens = x
     if num_prefix_tokens:
         x = keras.layers.Cropping1D(
             (num_prefix_tokens, 0), dtype=dtype, name="image_tokens"
         )(x)
+    if pooling == "token_avg":
+        first = TokenPool(dtype=dtype, name="pool_token")(tokens)
+        mean = _global_pool("avg", dtype, "pool_avg")(x)
+        return keras.layers.Concatenate(dtype=dtype, name="pool")([first, mean])
     if pooling == "seq":
         return SeqPool(dtype=dtype, name="pool")(x)
+    if pooling == "map":
+        return AttentionPool(**attention, dtype=dtype, name="pool")(x)
+    return _global_pool(pooling, dtype, "pool")(x)
+
+
+def _global_pool(pooling, dtype, name):
     layer = {
         "avg": keras.layers.GlobalAveragePooling1D,
         "max": keras.layers.GlobalMaxPooling1D,
     }[pooling]
     # Tokens are (batch, tokens, dim), whatever the layout of the images.
-    return layer(data_format="channels_last", dtype=dtype, name="pool")(x)
+    return layer(data_format="channels_last", dtype=dtype, name=name)
+
+
+def projection(x, owner: str, projection_dim: int | None, dtype):
+    """A linear layer without bias at the end of a model; `None` for none."""
+    if projection_dim is None:
+        return x
+    check_positive(owner, projection_dim=projection_dim)
+    return keras.layers.Dense(
+        int(projection_dim),
+        use_bias=False,
+        kernel_initializer=keras.initializers.RandomNormal(stddev=0.02),
+        dtype=dtype,
+        name="projection",
+    )(x)
 
 
 def pre_logits(x, owner: str, representation_size: int | None, dtype):

@@ -67,7 +67,7 @@ def fill(
         for layer in weighted_layers(model).values()
         for weight in layer.weights
     }
-    top = ("pool", "pre_logits", *known_heads())
+    top = ("pool", "fc_norm", "pre_logits", "projection", *known_heads())
     adapted, fresh, differing = {}, [], []
     for path, weight in weights.items():
         is_top = path.split("/")[0] in top

@@ -5,6 +5,7 @@ from cct_keras.models.parts import add_positions
 from cct_keras.models.parts import check_divisible_by_patch
 from cct_keras.models.parts import class_token
 from cct_keras.models.parts import classifier_head
+from cct_keras.models.parts import drop_out
 from cct_keras.models.parts import encoder
 from cct_keras.models.parts import functional_model
 from cct_keras.models.parts import image_input
@@ -92,14 +93,9 @@ def ViTLite(
     x = tokenizer(images)
     x = class_token(x, dtype)
     x = add_positions(
-        x,
-        "ViTLite",
-        grid,
-        positional_embedding,
-        dropout_rate,
-        dtype,
-        num_prefix_tokens=1,
+        x, "ViTLite", grid, positional_embedding, dtype, num_prefix_tokens=1
     )
+    x = drop_out(x, "ViTLite", dropout_rate, dtype)
     x = encoder(
         x,
         "ViTLite",

@@ -6,6 +6,7 @@ a circle.
 """
 
 from collections.abc import Callable
+from collections.abc import Mapping
 
 _open_weights = None
 
@@ -32,21 +33,26 @@ def load_weights(model, weights) -> None:
         open_weights(weights, model=model).load_into(model)
 
 
-def open_epsilon(weights, epsilon: float | None, default: float) -> tuple:
-    """The epsilon of the normalizations, which weights may decide.
+def open_settings(weights, asked: Mapping, defaults: Mapping) -> tuple:
+    """Settings of a constructor that weights may decide, such as an epsilon.
 
     Args:
         weights: What the constructor was given.
-        epsilon: What the caller asked for; `None` for the weights' own.
-        default: The epsilon if there are no weights, or if they do not tell theirs.
+        asked: What the caller asked for, by the name of the argument; `None` for the
+            weights' own.
+        defaults: The values if there are no weights, or if they do not tell theirs.
 
     Returns:
-        The weights, opened if that was needed, and the epsilon.
+        The weights, opened if that was needed, and the settings.
     """
-    if epsilon is not None:
-        return weights, epsilon
-    if weights is not None:
+    told = {}
+    if weights is not None and None in asked.values():
         source = open_weights(weights, body_only=True)
         if source is not None:
-            return source, source.architecture.get("epsilon") or default
-    return weights, default
+            weights = source
+            told = {name: source.architecture.get(name) for name in asked}
+    settings = {}
+    for name, value in asked.items():
+        own = value if value is not None else told.get(name)
+        settings[name] = defaults[name] if own is None else own
+    return weights, settings

@@ -29,7 +29,14 @@ from cct_keras.models.inspection import architecture_from_layers
 from cct_keras.models.transfer import POSITIONS
 
 SUFFIXES = (".keras", ".weights.h5")
-NORMS = ("norm", "norm1", "norm2")
+NORMS = ("norm", "norm1", "norm2", "norm_pre", "fc_norm")
+# Weights that are neither of a linear layer nor of a normalization.
+OWN_NAMES = {
+    "registers": "tokens",
+    "pool": "probe",
+    "scale1": "scale",
+    "scale2": "scale",
+}
 
 
 class KerasFile(NamedTuple):
@@ -144,9 +151,21 @@ def _layers_of_weights(stored, arrays):
     for name, datasets in stored.items():
         if re.fullmatch(r"block_\d+", name):
             layers[name] = ("EncoderBlock", _block_settings(datasets))
-    for name in known_heads():
+    if "registers" in stored:
+        count = stored["registers"]["0"].shape[1]
+        layers["registers"] = ("RegisterTokens", {"num_tokens": count})
+    for name in NORMS:
         if name in stored:
-            layers[name] = ("Dense", {"units": stored[name]["1"].shape[0]})
+            layers[name] = ("LayerNormalization", {})
+    if "query/0" in stored.get("pool", {}):
+        layers["pool"] = ("AttentionPool", {})
+    for name in (*known_heads(), "pre_logits", "projection"):
+        if name in stored:
+            layers[name] = ("Dense", {"units": stored[name]["0"].shape[-1]})
+    first = stored.get("pre_logits") or stored.get("head")
+    width = layers["tokenizer"][1]["embedding_dim"]
+    if first is not None and first["0"].shape[0] == 2 * width:
+        layers["pool"] = ("Concatenate", {})
     return layers
 
 
@@ -252,7 +271,10 @@ def _weight_path(layer, place, array):
     path = f"{layer}/{sublayer}" if sublayer else layer
     if layer.endswith("_token"):
         return f"{path}/token"
-    if path.rpartition("/")[2] in NORMS:
+    last = path.rpartition("/")[2]
+    if last in OWN_NAMES:
+        return f"{path}/{OWN_NAMES[last]}"
+    if last in NORMS:
         return f"{path}/{('gamma', 'beta')[int(index)]}"
     return f"{path}/{'bias' if array.ndim == 1 else 'kernel'}"
 

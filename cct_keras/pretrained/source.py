@@ -117,6 +117,10 @@ class WeightSource:
             "top_pooling",
             "representation_size",
             "activation",
+            "class_token",
+            "class_token_position",
+            "position_interpolation",
+            "final_norm",
         ):
             if name in self.architecture.arguments:
                 decided[name] = self.architecture.arguments[name]

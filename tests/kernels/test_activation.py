@@ -16,6 +16,8 @@ REFERENCES = {
         0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
     ),
     "relu": lambda x: np.maximum(x, 0),
+    "quick_gelu": lambda x: x / (1 + np.exp(-1.702 * x)),
+    "swiglu": lambda x: x[:50] / (1 + np.exp(-x[:50])) * x[50:],
 }
 # An even number of points, for the ReLU has no derivative at 0.
 POINTS = np.linspace(-6, 6, 100)

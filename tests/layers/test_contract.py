@@ -15,6 +15,10 @@ from cct_keras.kernels.device import pretend_accelerator
 
 # layer: (constructor arguments, input shape)
 CASES = {
+    "AttentionPool": (
+        {"num_heads": 2, "hidden_dim": 12, "activation": "gelu_tanh"},
+        (3, 6, 8),
+    ),
     "ClassToken": ({}, (3, 6, 8)),
     "ConvTokenizer": ({"embedding_dim": 8, "num_conv_layers": 2}, (3, 12, 9, 3)),
     "DropPath": ({"rate": 0.5, "seed": 3}, (3, 6, 8)),
@@ -25,20 +29,23 @@ CASES = {
             "drop_path_rate": 0.2,
             "dropout_rate": 0.1,
             "activation": "gelu_tanh",
+            "layer_scale": 0.5,
         },
         (3, 6, 8),
     ),
     "FeedForward": (
-        {"hidden_dim": 12, "dropout_rate": 0.1, "activation": "relu"},
+        {"hidden_dim": 12, "dropout_rate": 0.1, "activation": "swiglu"},
         (3, 6, 8),
     ),
     "LayerNormalization": ({"epsilon": 1e-3}, (3, 6, 8)),
+    "LayerScale": ({"initial_value": 0.5}, (3, 6, 8)),
     "MultiHeadSelfAttention": ({"num_heads": 2, "attention_dropout": 0.1}, (3, 6, 8)),
-    "PositionEmbedding": ({"grid": (2, 3)}, (3, 6, 8)),
+    "PositionEmbedding": ({"grid": (2, 3), "interpolation": "bicubic"}, (3, 6, 8)),
     "Preprocessing": (
         {"image_size": (6, 4), "mean": (0.5,) * 3, "std": (0.25,) * 3, "crop": 0.9},
         (3, 12, 9, 3),
     ),
+    "RegisterTokens": ({"num_tokens": 2, "index": 1}, (3, 6, 8)),
     "SeqPool": ({}, (3, 6, 8)),
     "TokenPool": ({"index": 1}, (3, 6, 8)),
 }

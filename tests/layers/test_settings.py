@@ -58,6 +58,7 @@ def test_what_is_written(tmp_path):
         "pre_norm": True,
         "epsilon": 1e-6,
         "activation": "gelu",
+        "layer_scale": False,
     }
     model_of(*tokenizer(activation="gelu", padding=0)).save_weights(path)
     assert stored_settings(path, "conv_tokenizer") == {

@@ -47,8 +47,9 @@ def TokenCCT(
     x = parts.class_token(tokenizer(images), dtype, name="reader_token")
     grid = tokenizer.compute_grid(images.shape)
     x = parts.add_positions(
-        x, name, grid, positional_embedding, dropout_rate, dtype, num_prefix_tokens=1
+        x, name, grid, positional_embedding, dtype, num_prefix_tokens=1
     )
+    x = parts.drop_out(x, name, dropout_rate, dtype)
     x = parts.encoder(
         x,
         name,
@@ -72,7 +73,7 @@ ROW = Family(
     TokenCCT,
     tokenizer="convolutions",
     block_order="replacing",
-    prefix_tokens={("reader_token",): {}},
+    prefix_tokens=((("reader_token",), {}),),
     top_pooling="token",
     name_table="token_cct",
     defaults=FAMILIES["CCT"].defaults,
