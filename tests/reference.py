@@ -19,7 +19,7 @@ def random_tensor(name: str, shape: tuple) -> np.ndarray:
     """
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     values = 0.05 * rng.standard_normal(shape)
-    is_norm = "norm" in name and name.endswith(".weight")
+    is_norm = ("norm" in name or "ln_" in name) and name.endswith(".weight")
     if is_norm or name.endswith((".lambda1", ".gamma")):
         values += 1.0
     return np.asarray(values, "float32")

@@ -1,6 +1,7 @@
 """Plain ViTs by timm's names, which the authors of DeiT, MAE and DINO use too."""
 
 import logging
+import math
 import re
 
 import numpy as np
@@ -83,16 +84,13 @@ def plain_names(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
             if match:
                 name = match.expand(replacement)
         renamed[name] = array
-    return _without_a_head_of_clip(renamed)
+    return _with_free_registers(_without_a_head_of_clip(renamed))
 
 
 def arguments(state: dict[str, np.ndarray]) -> dict[str, object]:
-    """Constructor arguments that an origin implies: how it resizes positions."""
+    """Constructor arguments that an origin implies, such as how it resizes positions."""
     names = {name.removeprefix(BODY) for name in state}
-    found = {"position_interpolation": "bicubic_antialias"}
-    of_the_authors = ("mask_token", "blocks.0.gamma_1", "decoder_pos_embed")
-    if not names.isdisjoint(of_the_authors) and "register_tokens" not in names:
-        found["position_interpolation"] = "bicubic"
+    found = {"position_interpolation": _interpolation(names, names != set(state))}
     if "norm_pre.weight" in names:
         found["epsilon"] = 1e-5
         logger.info(
@@ -104,6 +102,16 @@ def arguments(state: dict[str, np.ndarray]) -> dict[str, object]:
     return found
 
 
+def _interpolation(names, is_part_of_dino):
+    if "register_tokens" in names:
+        return "bicubic_antialias"
+    scales = "blocks.0.ls1.gamma" in names or "blocks.0.0.ls1.gamma" in names
+    if is_part_of_dino or ("mask_token" in names and scales):
+        return "bicubic_offset"
+    of_the_authors = ("mask_token", "blocks.0.gamma_1", "decoder_pos_embed")
+    return "bicubic_antialias" if names.isdisjoint(of_the_authors) else "bicubic"
+
+
 def _without_a_head_of_clip(state):
     """timm keeps the projection of CLIP as a head, and its bias is zero."""
     bias = state.get("head.bias")
@@ -113,3 +121,21 @@ def _without_a_head_of_clip(state):
         state["projection.weight"] = state.pop("head.weight", None)
         state = {name: x for name, x in state.items() if x is not None}
     return state
+
+
+def _with_free_registers(state):
+    """Registers without positions: timm has models that add some, which never change."""
+    registers, positions = state.get("reg_token"), state.get("pos_embed")
+    if registers is None or positions is None or {registers.ndim, positions.ndim} != {3}:
+        return state
+    own, count = registers.shape[1], positions.shape[1]
+    # The class token stands first.
+    rest = count - 1 - own
+    grids = [math.isqrt(max(n, 0)) ** 2 == n for n in (count, count - 1, rest)]
+    if grids != [False, False, True] or registers.shape[2] != positions.shape[2]:
+        return state
+    return {
+        **state,
+        "reg_token": registers + positions[:, 1 : 1 + own],
+        "pos_embed": np.concatenate([positions[:, :1], positions[:, 1 + own :]], axis=1),
+    }

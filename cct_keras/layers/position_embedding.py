@@ -14,7 +14,13 @@ from cct_keras.layers.settings import save_settings
 
 logger = logging.getLogger(__name__)
 # How originals resize their tables: see `resize_table`.
-INTERPOLATIONS = ("bilinear", "bilinear_corners", "bicubic", "bicubic_antialias")
+INTERPOLATIONS = (
+    "bilinear",
+    "bilinear_corners",
+    "bicubic",
+    "bicubic_antialias",
+    "bicubic_offset",
+)
 
 
 @keras.saving.register_keras_serializable(package="cct_keras")
@@ -252,8 +258,9 @@ def resize_table(
         num_prefix_tokens: Number of rows at the start that stay as they are.
         interpolation: `"bilinear"`, with half-pixel centers and without antialiasing,
             as Compact-Transformers does; `"bilinear_corners"`, which keeps the corners
-            where they are, as Google's ViT does; `"bicubic"`, as DeiT, MAE, DINOv2 and
-            Hugging Face do; or `"bicubic_antialias"`, as timm does.
+            where they are, as Google's ViT does; `"bicubic"`, as DeiT, MAE and
+            Hugging Face do; `"bicubic_antialias"`, as timm does; or
+            `"bicubic_offset"`, as the authors of DINO and DINOv2 do.
 
     Example:
 
@@ -265,6 +272,7 @@ def resize_table(
         "bilinear_corners": _corner_weights,
         "bicubic": _bicubic_weights,
         "bicubic_antialias": _antialias_weights,
+        "bicubic_offset": _offset_weights,
     }[interpolation]
     prefix, rest = table[:, :num_prefix_tokens], table[0, num_prefix_tokens:]
     rest = rest.reshape(*grid, -1)
@@ -295,12 +303,24 @@ def _tent(centers, size):
 
 def _bicubic_weights(size, new_size):
     """torch's: four neighbors, those beyond the border repeat it."""
-    centers = _centers(size, new_size)
-    weights = np.zeros((new_size, size))
+    return _four_neighbors(_centers(size, new_size), size)
+
+
+def _offset_weights(size, new_size):
+    """The same for a grid that is said to be a tenth of a position larger.
+
+    It began as a guard against rounding, and moves all positions a little.
+    """
+    centers = (np.arange(new_size) + 0.5) * size / (new_size + 0.1) - 0.5
+    return _four_neighbors(centers, size)
+
+
+def _four_neighbors(centers, size):
+    weights = np.zeros((len(centers), size))
+    rows = np.arange(len(centers))
     for step in (-1, 0, 1, 2):
         neighbors = np.floor(centers).astype(int) + step
         share = _cubic(centers - neighbors, -0.75)
-        rows = np.arange(new_size)
         np.add.at(weights, (rows, np.clip(neighbors, 0, size - 1)), share)
     return weights
 

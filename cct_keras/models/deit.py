@@ -65,8 +65,9 @@ def DeiT(
         positional_embedding: `"learnable"`, `"sine"`, or `None` or `"none"` for no
             positions.
         position_interpolation: How positions of weights for another image size are
-            resized: `"bilinear"`, `"bilinear_corners"`, `"bicubic"` or
-            `"bicubic_antialias"`. Defaults to what the origin of the weights does.
+            resized: `"bilinear"`, `"bilinear_corners"`, `"bicubic"`,
+            `"bicubic_antialias"` or `"bicubic_offset"`. Defaults to what the origin of
+            the weights does.
         dropout_rate: Dropout after the positions, the projections and the activation.
         attention_dropout: Dropout on the attention weights.
         stochastic_depth: Drop-path rate of the last block; it grows linearly

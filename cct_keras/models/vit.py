@@ -89,8 +89,9 @@ def ViT(
             positions.
         class_token_position: Whether the class token has a position, too.
         position_interpolation: How positions of weights for another image size are
-            resized: `"bilinear"`, `"bilinear_corners"`, `"bicubic"` or
-            `"bicubic_antialias"`. Defaults to what the origin of the weights does.
+            resized: `"bilinear"`, `"bilinear_corners"`, `"bicubic"`,
+            `"bicubic_antialias"` or `"bicubic_offset"`. Defaults to what the origin of
+            the weights does.
         num_registers: Learned tokens without a position, after the class token.
         norm_before_blocks: Whether the tokens are normalized before the first block.
         layer_scale: Initial value of a learned factor for each channel of the branches

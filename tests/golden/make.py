@@ -27,6 +27,13 @@ ARCHITECTURES = {
     "cct_14_7x2_384": (LARGE, 7, 2, (384, 384), (250, 201)),
 }
 NUM_CLASSES = 10
+INTERPOLATIONS = (
+    "bilinear",
+    "bilinear_corners",
+    "bicubic",
+    "bicubic_antialias",
+    "bicubic_offset",
+)
 
 
 def vit_pytorch_cct():
@@ -74,14 +81,30 @@ def golden_case(name, size, kernel, stages, image, positions):
     }
 
 
-def golden_resize(grid, new_grid):
+def golden_resize(interpolation, grid, new_grid):
     name = f"resize_{grid}_{new_grid}"
     table = torch.from_numpy(reference.random_tensor(name, (1, *grid, 2)))
-    resized = torch.nn.functional.interpolate(
-        table.permute(0, 3, 1, 2), size=new_grid, mode="bilinear", align_corners=False
-    )
+    options = {
+        "bilinear": {"mode": "bilinear", "align_corners": False},
+        "bilinear_corners": {"mode": "bilinear", "align_corners": True},
+        "bicubic": {"mode": "bicubic"},
+        "bicubic_antialias": {"mode": "bicubic", "antialias": True},
+        "bicubic_offset": {"mode": "bicubic"},
+    }[interpolation]
+    if interpolation == "bicubic_offset":
+        pairs = zip(grid, new_grid, strict=True)
+        options["scale_factor"] = tuple((new + 0.1) / old for old, new in pairs)
+    else:
+        options["size"] = new_grid
+    resized = torch.nn.functional.interpolate(table.permute(0, 3, 1, 2), **options)
     table = resized.permute(0, 2, 3, 1).reshape(1, -1, 2)
-    return {"name": name, "grid": grid, "new_grid": new_grid, "table": table.tolist()}
+    return {
+        "name": name,
+        "interpolation": interpolation,
+        "grid": grid,
+        "new_grid": new_grid,
+        "table": table.tolist(),
+    }
 
 
 def write(file_name, rows):
@@ -100,7 +123,14 @@ def main():
         rows.append(golden_case(case, size, kernel, stages, other, "learnable"))
     write("cct.json", rows)
     grids = [((4, 4), (6, 6)), ((8, 8), (5, 7)), ((3, 5), (3, 5)), ((2, 3), (7, 4))]
-    write("resize.json", [golden_resize(*pair) for pair in grids])
+    rows = [golden_resize(name, *pair) for name in INTERPOLATIONS for pair in grids]
+    # At the same size its authors do not resize.
+    moved = [
+        r
+        for r in rows
+        if r["interpolation"] != "bicubic_offset" or r["grid"] != r["new_grid"]
+    ]
+    write("resize.json", moved)
 
 
 if __name__ == "__main__":

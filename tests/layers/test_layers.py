@@ -207,7 +207,9 @@ def test_grid_is_true(size, kernel_size):
 
 
 @pytest.mark.parametrize(
-    "case", json.loads((GOLDEN / "resize.json").read_text()), ids=lambda c: c["name"]
+    "case",
+    json.loads((GOLDEN / "resize.json").read_text()),
+    ids=lambda case: f"{case['name']}_{case['interpolation']}",
 )
 @pytest.mark.parametrize("prefix", [0, 2])
 def test_learnable_positions_resize_like_torch(case, prefix, tmp_path):
@@ -217,7 +219,9 @@ def test_learnable_positions_resize_like_torch(case, prefix, tmp_path):
 
     def model_for(grid):
         inputs = keras.Input((prefix + math.prod(grid), 2))
-        layer = PositionEmbedding(grid, num_prefix_tokens=prefix)
+        layer = PositionEmbedding(
+            grid, num_prefix_tokens=prefix, interpolation=case["interpolation"]
+        )
         return keras.Model(inputs, layer(inputs)), layer
 
     model, layer = model_for(grid)
