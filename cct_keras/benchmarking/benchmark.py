@@ -210,9 +210,12 @@ def variant_tasks(
         precision=precision,
     )
     dtype = precision_policy(recipe.precision)
+    # A body without classes trains as it would on ImageNet.
+    num_classes = row.num_classes or 1000
     student = create_model(
         variant,
         input_shape=shape,
+        num_classes=num_classes,
         classifier_activation=None,
         attention_dropout=attention_dropout,
         stochastic_depth=0.1,
@@ -222,7 +225,7 @@ def variant_tasks(
         student,
         recipe,
         images=batch_size,
-        num_classes=row.num_classes,
+        num_classes=num_classes,
         jit=jit,
     )
     model = create_model(variant, input_shape=shape, dtype=dtype)

@@ -63,14 +63,28 @@ def _print_variants(names):
 
 
 def _print_weights(names):
-    print(f"{'variant':<33}{'weights':<23}{'classes':>7}{'top-1':>9}  from")
-    for row in WEIGHTS:
-        if row.variant in names:
-            source = "this package" if row.is_shipped else "published"
-            print(
-                f"{row.variant:<33}{row.tag:<23}{row.dataset.num_classes:>7}"
-                f"{row.top1:>7.2f} %  {source}"
-            )
+    rows = [row for row in WEIGHTS if row.variant in names]
+    print("--weights takes VARIANT.WEIGHTS, such as dinov2_small.lvd142m")
+    groups = dict.fromkeys((row.about, _pixels_text(row)) for row in rows)
+    for about, pixels in groups:
+        print(f"\n{about.name}: {about.good_for}")
+        print(f"  license {about.license}; {pixels}")
+        measure = about.measure
+        print(f"  {'variant':<33}{'weights':<23}{'classes':>7}  {measure}")
+        for row in rows:
+            if (row.about, _pixels_text(row)) == (about, pixels):
+                classes = row.num_classes or "none"
+                top1 = "not published" if row.top1 is None else f"{row.top1:g} %"
+                print(f"  {row.variant:<33}{row.tag:<23}{classes:>7}  {top1}")
+
+
+def _pixels_text(row):
+    """How the images of some weights are normalized."""
+    if row.is_shipped:
+        return "normalized as its training images"
+    mean, std = row.dataset.mean, row.dataset.std
+    mean, std = (", ".join(f"{x:.4g}" for x in values) for values in (mean, std))
+    return f"pixels normalized by mean {mean}, deviation {std}"
 
 
 def _print_recipes(pattern):

@@ -88,7 +88,7 @@ def plain_names(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def arguments(state: dict[str, np.ndarray]) -> dict[str, object]:
-    """Constructor arguments that an origin implies, such as how it resizes positions."""
+    """Constructor arguments that an origin implies."""
     names = {name.removeprefix(BODY) for name in state}
     found = {"position_interpolation": _interpolation(names, names != set(state))}
     if "norm_pre.weight" in names:
@@ -124,9 +124,11 @@ def _without_a_head_of_clip(state):
 
 
 def _with_free_registers(state):
-    """Registers without positions: timm has models that add some, which never change."""
+    """Positions of registers, which some models of timm have, become part of these."""
     registers, positions = state.get("reg_token"), state.get("pos_embed")
-    if registers is None or positions is None or {registers.ndim, positions.ndim} != {3}:
+    if registers is None or positions is None:
+        return state
+    if registers.ndim != 3 or positions.ndim != 3:
         return state
     own, count = registers.shape[1], positions.shape[1]
     # The class token stands first.
@@ -134,8 +136,9 @@ def _with_free_registers(state):
     grids = [math.isqrt(max(n, 0)) ** 2 == n for n in (count, count - 1, rest)]
     if grids != [False, False, True] or registers.shape[2] != positions.shape[2]:
         return state
+    before, between, after = np.split(positions, [1, 1 + own], axis=1)
     return {
         **state,
-        "reg_token": registers + positions[:, 1 : 1 + own],
-        "pos_embed": np.concatenate([positions[:, :1], positions[:, 1 + own :]], axis=1),
+        "reg_token": registers + between,
+        "pos_embed": np.concatenate([before, after], axis=1),
     }

@@ -7,9 +7,8 @@ import keras
 from cct_keras.errors import DataError
 from cct_keras.layers.preprocessing import Preprocessing
 from cct_keras.models.factory import create_model
-from cct_keras.models.variants import VARIANTS
 from cct_keras.pretrained.source import RUN_MODEL
-from cct_keras.pretrained.source import is_tag
+from cct_keras.pretrained.source import named_row
 
 
 def load_classifier(model) -> keras.Model:
@@ -35,9 +34,11 @@ def load_classifier(model) -> keras.Model:
     if path.is_dir():
         path = path / RUN_MODEL
     elif not path.exists():
-        variant, _, tag = str(model).partition(".")
-        if variant in VARIANTS and tag not in ("", "keras", "h5") and is_tag(tag):
-            return create_model(variant, weights=tag, include_preprocessing=True)
+        row = named_row(str(model)) if "." in str(model) else None
+        if row is not None:
+            return create_model(
+                row.variant, weights=row.tag, include_preprocessing=True
+            )
     if not path.is_file():
         raise DataError(f"no such model file: {model}")
     try:

@@ -19,10 +19,9 @@ from cct_keras.models.architecture import Architecture
 from cct_keras.models.factory import CENTER
 from cct_keras.models.factory import build_architecture
 from cct_keras.models.inspection import architecture_of
-from cct_keras.models.variants import VARIANTS
 from cct_keras.pretrained.catalog import WEIGHTS
 from cct_keras.pretrained.catalog import class_names as known_class_names
-from cct_keras.pretrained.source import is_tag
+from cct_keras.pretrained.source import named_row
 from cct_keras.pretrained.source import open_weights
 
 
@@ -147,8 +146,7 @@ def output_activation(model: keras.Model) -> str:
 def _from_path(model):
     """A Keras model, and what is known of how its images are prepared."""
     path = pathlib.Path(model)
-    variant, _, tag = str(model).partition(".")
-    if not path.exists() and variant in VARIANTS and tag and is_tag(tag):
+    if "." in str(model) and named_row(str(model)) is not None:
         found = load_classifier(model)
         return found, _arguments(find_preprocessing(found))
     if not path.exists():

@@ -268,19 +268,20 @@ class Architecture:
                     shapes[f"block_{i}/{scale}/scale"] = (dim,)
         if self.final_norm == "tokens":
             norm("norm")
-        if not self.heads:
-            if self.get("projection_dim"):
-                linear("projection", dim, self.get("projection_dim"), bias=False)
-            return shapes
-        if self.top_pooling == "seq":
-            linear("pool/attention", dim, 1)
         if self.top_pooling == "map":
+            # Also without classes: then the pooled vector is the output.
             shapes["pool/probe"] = (1, 1, dim)
             linear("pool/query", dim, dim)
             linear("pool/key_value", dim, 2 * dim)
             linear("pool/proj", dim, dim)
             norm("pool/norm")
             feed_forward("pool/feed_forward")
+        if not self.heads:
+            if self.get("projection_dim"):
+                linear("projection", dim, self.get("projection_dim"), bias=False)
+            return shapes
+        if self.top_pooling == "seq":
+            linear("pool/attention", dim, 1)
         read = self.pooled_width
         if self.final_norm == "pooled":
             norm("fc_norm", read)

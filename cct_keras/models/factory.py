@@ -33,7 +33,9 @@ def create_model(
             the images.
 
     Returns:
-        A functional `keras.Model`, named after the variant.
+        A functional `keras.Model`, named after the variant. Where neither the variant
+        nor the weights have classes, as with DINOv2, it ends in no head unless
+        `num_classes` asks for one.
 
     Example:
 
@@ -55,7 +57,10 @@ def create_model(
         known = {*arguments, *FAMILIES[row.family].defaults}
         decided = source.decided_arguments()
         arguments |= {name: decided[name] for name in decided if name in known}
+        if not source.num_classes:
+            arguments["num_classes"] = 0
         overrides = {**overrides, "weights": source}
+    _leave_out_head(arguments, overrides, Architecture(row.family, arguments))
     if include_preprocessing:
         _put_preprocessing_first(variant, arguments, overrides, source)
     return build_family(row.family, arguments, overrides)
@@ -85,8 +90,8 @@ def _put_preprocessing_first(variant, arguments, overrides, source):
     settings.setdefault("mean", (CENTER,) * channels)
     settings.setdefault("std", (CENTER,) * channels)
     asked = overrides.get("num_classes") or overrides.get("classes")
-    num_classes = asked or arguments["num_classes"]
-    if not overrides.get("include_top", True):
+    num_classes = asked or arguments.get("num_classes", 0)
+    if not overrides.get("include_top", arguments.get("include_top", True)):
         num_classes = 0
     if len(settings.get("class_names") or ()) != num_classes:
         settings.pop("class_names", None)
@@ -104,17 +109,24 @@ def build_architecture(architecture: Architecture, **overrides) -> keras.Model:
         **overrides: Constructor arguments in the place of its own.
     """
     arguments = dict(architecture.arguments)
-    if not architecture.num_classes:
-        del arguments["num_classes"]
-        if overrides.get("num_classes", overrides.get("classes")) is None:
-            arguments["include_top"] = False
-            ends_pooled = architecture.get("projection_dim")
-            if ends_pooled or architecture.top_pooling == "map":
-                # What was published without classes, but with one vector an image.
-                arguments["pooling"] = architecture.top_pooling
+    _leave_out_head(arguments, overrides, architecture)
     if architecture.variant is not None:
         arguments["name"] = architecture.variant
     return build_family(architecture.family, arguments, overrides)
+
+
+def _leave_out_head(arguments, overrides, architecture):
+    """Makes these the arguments of a body, if there are no classes and none asked."""
+    if arguments["num_classes"]:
+        return
+    del arguments["num_classes"]
+    asked = overrides.get("num_classes", overrides.get("classes"))
+    if asked is not None or overrides.get("include_top"):
+        return
+    arguments["include_top"] = False
+    if architecture.get("projection_dim") or architecture.top_pooling == "map":
+        # What was published without classes, but with one vector an image.
+        arguments["pooling"] = architecture.top_pooling
 
 
 def build_family(family: str, arguments: dict, overrides: dict) -> keras.Model:

@@ -1,5 +1,7 @@
 """The named variants of the papers, as rows of plain data."""
 
+import types
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from cct_keras.models.families import FAMILIES
@@ -31,7 +33,11 @@ SIZES = {
 
 
 class Variant(NamedTuple):
-    """One named model; `kernel` is the patch size in families of patches."""
+    """One named model.
+
+    `kernel` is the patch size in families of patches; without classes it is a body;
+    `arguments` are further ones of the family's constructor.
+    """
 
     family: str
     size: int | str
@@ -40,13 +46,26 @@ class Variant(NamedTuple):
     image_size: int
     positional_embedding: str
     num_classes: int
-    distilled: bool = False
+    arguments: Mapping = types.MappingProxyType({})
 
     @property
     def layers(self) -> int:
         """Number of encoder blocks."""
         return SIZES[self.size].num_layers
 
+
+DISTILLED = {"distilled": True}
+# What makes a plain ViT one of these.
+DINOV2 = {"layer_scale": 1e-5}
+DINOV2_REGISTERS = {"layer_scale": 1e-5, "num_registers": 4}
+DEIT3 = {"layer_scale": 1e-6, "class_token_position": False}
+CLIP = {
+    "patch_bias": False,
+    "norm_before_blocks": True,
+    "activation": "quick_gelu",
+    "epsilon": 1e-5,
+}
+SIGLIP = {"top_pooling": "map", "activation": "gelu_tanh"}
 
 # fmt: off
 VARIANTS = {
@@ -90,7 +109,12 @@ VARIANTS = {
     "vit_7_4_32_sine":        Variant("ViTLite",  7, 4, 1,  32, "sine",        10),
     "vit_7_8_32":             Variant("ViTLite",  7, 8, 1,  32, "learnable",   10),
     "vit_tiny_patch16_224":   Variant("ViT",  "tiny", 16, 1, 224, "learnable", 1000),
+    "vit_tiny_patch16_384":   Variant("ViT",  "tiny", 16, 1, 384, "learnable", 1000),
     "vit_small_patch16_224":  Variant("ViT", "small", 16, 1, 224, "learnable", 1000),
+    "vit_small_patch32_224":  Variant("ViT", "small", 32, 1, 224, "learnable", 1000),
+    "vit_small_patch16_384":  Variant("ViT", "small", 16, 1, 384, "learnable", 1000),
+    "vit_small_patch32_384":  Variant("ViT", "small", 32, 1, 384, "learnable", 1000),
+    "vit_base_patch8_224":    Variant("ViT",  "base",  8, 1, 224, "learnable", 1000),
     "vit_base_patch16_224":   Variant("ViT",  "base", 16, 1, 224, "learnable", 1000),
     "vit_base_patch32_224":   Variant("ViT",  "base", 32, 1, 224, "learnable", 1000),
     "vit_large_patch16_224":  Variant("ViT", "large", 16, 1, 224, "learnable", 1000),
@@ -104,10 +128,21 @@ VARIANTS = {
     "deit_small_patch16_224": Variant("DeiT", "small", 16, 1, 224, "learnable", 1000),
     "deit_base_patch16_224":  Variant("DeiT",  "base", 16, 1, 224, "learnable", 1000),
     "deit_base_patch16_384":  Variant("DeiT",  "base", 16, 1, 384, "learnable", 1000),
-    "deit_tiny_distilled_patch16_224":  Variant("DeiT",  "tiny", 16, 1, 224, "learnable", 1000, True),
-    "deit_small_distilled_patch16_224": Variant("DeiT", "small", 16, 1, 224, "learnable", 1000, True),
-    "deit_base_distilled_patch16_224":  Variant("DeiT",  "base", 16, 1, 224, "learnable", 1000, True),
-    "deit_base_distilled_patch16_384":  Variant("DeiT",  "base", 16, 1, 384, "learnable", 1000, True),
+    "deit_tiny_distilled_patch16_224":  Variant("DeiT",  "tiny", 16, 1, 224, "learnable", 1000, DISTILLED),
+    "deit_small_distilled_patch16_224": Variant("DeiT", "small", 16, 1, 224, "learnable", 1000, DISTILLED),
+    "deit_base_distilled_patch16_224":  Variant("DeiT",  "base", 16, 1, 224, "learnable", 1000, DISTILLED),
+    "deit_base_distilled_patch16_384":  Variant("DeiT",  "base", 16, 1, 384, "learnable", 1000, DISTILLED),
+    "deit3_small_patch16_224": Variant("ViT", "small", 16, 1, 224, "learnable", 1000, DEIT3),
+    "deit3_base_patch16_224":  Variant("ViT",  "base", 16, 1, 224, "learnable", 1000, DEIT3),
+    "deit3_small_patch16_384": Variant("ViT", "small", 16, 1, 384, "learnable", 1000, DEIT3),
+    "deit3_base_patch16_384":  Variant("ViT",  "base", 16, 1, 384, "learnable", 1000, DEIT3),
+    "dinov2_small":            Variant("ViT", "small", 14, 1, 224, "learnable",    0, DINOV2),
+    "dinov2_base":             Variant("ViT",  "base", 14, 1, 224, "learnable",    0, DINOV2),
+    "dinov2_small_reg4":       Variant("ViT", "small", 14, 1, 224, "learnable",    0, DINOV2_REGISTERS),
+    "dinov2_base_reg4":        Variant("ViT",  "base", 14, 1, 224, "learnable",    0, DINOV2_REGISTERS),
+    "clip_base_patch16_224":   Variant("ViT",  "base", 16, 1, 224, "learnable",    0, {**CLIP, "projection_dim": 512}),
+    "clip_base_patch32_224":   Variant("ViT",  "base", 32, 1, 224, "learnable",    0, {**CLIP, "projection_dim": 512}),
+    "siglip_base_patch16_224": Variant("ViT",  "base", 16, 1, 224, "learnable",    0, SIGLIP),
 }
 # fmt: on
 
@@ -125,9 +160,7 @@ def constructor_arguments(variant: Variant) -> dict:
         arguments["num_conv_layers"] = variant.stages
     else:
         arguments["patch_size"] = variant.kernel
-    if variant.distilled:
-        arguments["distilled"] = True
-    return arguments
+    return {**arguments, **variant.arguments}
 
 
 def find_variant(name: str) -> Variant:

@@ -14,7 +14,9 @@ def preprocess_input(images, weights: str | None = None):
     Args:
         images: Array or tensor with values from 0 to 255, the channels in the last
             axis.
-        weights: Tag of the weights, such as `"cifar10"` or `"imagenet"`.
+        weights: Tag of the weights, such as `"cifar10"` or `"imagenet"`, which stands
+            for the constants of that data set, or `VARIANT.TAG`: Google's ViTs, such as
+            `"vit_base_patch16_224.imagenet"`, have constants of their own.
 
     Returns:
         float32 images, normalized per channel: a NumPy array for one, and otherwise a

@@ -1,5 +1,6 @@
 """Weights, whatever form they come in, opened once and handed on."""
 
+import contextlib
 import copy
 import dataclasses
 import os
@@ -19,13 +20,11 @@ from cct_keras.download import is_url
 from cct_keras.models.architecture import Architecture
 from cct_keras.models.inspection import architecture_of
 from cct_keras.models.transfer import fill
-from cct_keras.pretrained.catalog import CURRENT
-from cct_keras.pretrained.catalog import DEIT
-from cct_keras.pretrained.catalog import GOOGLE
-from cct_keras.pretrained.catalog import LEGACY
+from cct_keras.pretrained.catalog import HOSTS
 from cct_keras.pretrained.catalog import WEIGHTS
 from cct_keras.pretrained.catalog import Weights
 from cct_keras.pretrained.catalog import class_names
+from cct_keras.pretrained.catalog import find_named
 from cct_keras.pretrained.catalog import find_weights
 from cct_keras.pretrained.keras_file import SUFFIXES
 from cct_keras.pretrained.keras_file import read_keras_file
@@ -102,8 +101,9 @@ class WeightSource:
     @property
     def class_names(self) -> tuple[str, ...] | None:
         """What the head tells apart, if known."""
-        if self.row is not None:
-            return tuple(class_names(self.row.tag))
+        if self.row is not None and self.num_classes:
+            with contextlib.suppress(ValueError):
+                return tuple(class_names(self.row.tag))
         return _as_tuple(self._preprocessing.get("class_names"))
 
     def decided_arguments(self) -> dict:
@@ -184,9 +184,10 @@ def open_weights(
     """Opens weights, whatever form they come in.
 
     Args:
-        weights: A tag of known weights; a `.keras`, `.weights.h5` or foreign checkpoint
-            file; the folder of a run; a URL; a mapping of arrays; or a `WeightSource`,
-            which is returned as it is.
+        weights: A tag of known weights, or these as `VARIANT.TAG`; a variant that has
+            but one tag; a `.keras`, `.weights.h5` or foreign checkpoint file; the
+            folder of a run; a URL; a mapping of arrays; or a `WeightSource`, which is
+            returned as it is.
         variant: The named variant they are for.
         model: The model they are for. A tag needs this or a variant.
         body_only: Whether to return `None` for a tag, instead of downloading its file.
@@ -203,6 +204,9 @@ def open_weights(
         )
     if isinstance(weights, Mapping):
         return _open_checkpoint(weights, "the checkpoint")
+    row = named_row(weights)
+    if row is not None:
+        return None if body_only else _open_row(row, row.name)
     if names_tag(weights):
         return None if body_only else _open_tag(weights, variant, model)
     if is_url(weights):
@@ -230,9 +234,19 @@ def is_tag(weights) -> bool:
     )
 
 
+def named_row(weights) -> Weights | None:
+    """The row that `weights` names as `VARIANT.TAG` or by a variant, if it does.
+
+    A file or a folder with that name comes first.
+    """
+    if not isinstance(weights, str) or is_url(weights) or os.path.exists(weights):
+        return None
+    return find_named(weights)
+
+
 def names_tag(weights) -> bool:
     """Whether `weights` is a tag; the folder of a run with that name comes first."""
-    if not is_tag(weights):
+    if not is_tag(weights) or named_row(weights) is not None:
         return False
     folder = pathlib.Path(weights)
     if folder.is_dir():
@@ -268,7 +282,7 @@ def _open_keras_file(path, name, row=None):
 
 def _open_checkpoint(source, name, row=None):
     checkpoint = open_checkpoint(source)
-    architecture = infer(checkpoint)
+    architecture = infer(checkpoint, known=row and _told_by(row))
     return WeightSource(
         name,
         architecture,
@@ -280,6 +294,14 @@ def _open_checkpoint(source, name, row=None):
     )
 
 
+def _told_by(row):
+    """What is known of a published file, and no tensor tells."""
+    variant = Architecture.from_variant(row.variant)
+    names = ("num_heads", "epsilon", "activation")
+    told = {name: variant.arguments.get(name) for name in names}
+    return {**told, "position_interpolation": row.position_interpolation}
+
+
 def _open_tag(tag, variant, model):
     if variant is not None:
         row = find_weights(variant, tag)
@@ -287,11 +309,15 @@ def _open_tag(tag, variant, model):
         row = matching_row(architecture_of(model), tag, model.name)
     else:
         raise ValueError(f"the tag {tag!r} needs a variant that it belongs to")
+    return _open_row(row, tag)
+
+
+def _open_row(row, name):
     if row.is_shipped:
-        return _open_keras_file(find_shipped(row), tag, row)
+        return _open_keras_file(find_shipped(row), name, row)
     path = _download(row)
     with forget_on_error(path):
-        return _open_checkpoint(path, tag, row)
+        return _open_checkpoint(path, name, row)
 
 
 # === Known weights ===
@@ -335,7 +361,7 @@ def _download(row):
     urls = (row.url, *row.mirrors)
     if mirror:
         path = row.url
-        for base in (CURRENT, LEGACY, DEIT, GOOGLE):
+        for base in HOSTS:
             path = path.removeprefix(base)
         urls = (f"{mirror.rstrip('/')}/{path}",)
     return download(*urls, sha256=row.sha256)

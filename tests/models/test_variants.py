@@ -29,7 +29,12 @@ PARAMETERS = {
     "vit_7_4_32": 3_716_874,
     "vit_7_8_32": 3_741_450,
     "vit_tiny_patch16_224": 5_717_416,
+    "vit_tiny_patch16_384": 5_790_376,
     "vit_small_patch16_224": 22_050_664,
+    "vit_small_patch32_224": 22_878_952,
+    "vit_small_patch16_384": 22_196_584,
+    "vit_small_patch32_384": 22_915_432,
+    "vit_base_patch8_224": 86_576_872,
     "vit_base_patch16_224": 86_567_656,
     "vit_base_patch32_224": 88_224_232,
     "vit_large_patch16_224": 304_326_632,
@@ -47,13 +52,36 @@ PARAMETERS = {
     "deit_small_distilled_patch16_224": 22_436_432,
     "deit_base_distilled_patch16_224": 87_338_192,
     "deit_base_distilled_patch16_384": 87_630_032,
+    # What timm has.
+    "deit3_small_patch16_224": 22_059_496,
+    "deit3_base_patch16_224": 86_585_320,
+    "deit3_small_patch16_384": 22_205_416,
+    "deit3_base_patch16_384": 86_877_160,
+    # What `transformers` has, without the mask of DINOv2's training.
+    "dinov2_small": 21_628_800,
+    "dinov2_base": 85_724_928,
+    "dinov2_small_reg4": 21_630_336,
+    "dinov2_base_reg4": 85_728_000,
+    "clip_base_patch16_224": 86_192_640,
+    "clip_base_patch32_224": 87_849_216,
+    "siglip_base_patch16_224": 92_884_224,
+}
+# What bodies without classes return for an image.
+BODIES = {
+    "dinov2_small": (257, 384),
+    "dinov2_base": (257, 768),
+    "dinov2_small_reg4": (261, 384),
+    "dinov2_base_reg4": (261, 768),
+    "clip_base_patch16_224": (512,),
+    "clip_base_patch32_224": (512,),
+    "siglip_base_patch16_224": (768,),
 }
 CLASSES = {"c100": 100, "fl": 102}
 
 
 def test_all_variants_are_here():
     names = cct_keras.list_models()
-    assert len(names) == len(set(names)) == 35 + 15 + 7
+    assert len(names) == len(set(names)) == 35 + 15 + 7 + 5 + 11
     assert {name.replace("_sine", "") for name in names} == set(PARAMETERS)
 
 
@@ -73,7 +101,8 @@ def large_ones_later(names):
 @pytest.mark.parametrize("name", large_ones_later(cct_keras.list_models()))
 def test_variant(name):
     expected = PARAMETERS[name.replace("_sine", "")]
-    if "patch" in name:
+    is_plain = "patch" in name or "dinov2" in name
+    if is_plain:
         # Hundreds of megabytes less: what a second block adds, as often as needed.
         one, model = (cct_keras.create_model(name, num_layers=n) for n in (1, 2))
         block = model.count_params() - one.count_params()
@@ -82,14 +111,19 @@ def test_variant(name):
     else:
         model = cct_keras.create_model(name)
         assert model.count_params() == expected
-    size = int(name.split("_")[-1 if "patch" in name else 3])
+    size = 224 if "dinov2" in name else int(name.split("_")[-1 if is_plain else 3])
     assert model.input_shape == (None, size, size, 3)
     kind = "sine" if "sine" in name else "learnable"
     assert model.get_layer("position_embedding").kind == kind
+    assert model.name == name
+    if name in BODIES:
+        assert model.output_shape == (None, *BODIES[name])
+        model = cct_keras.create_model(name, num_layers=1, num_classes=3)
+        assert model.output_shape == (None, 3)
+        return
     tag = name.rsplit("_", 1)[-1]
     default = {32: 10, 224: 102 if "7_7x2" in name else 1000, 384: 1000}[size]
     assert model.output_shape == (None, CLASSES.get(tag, default))
-    assert model.name == name
 
 
 @pytest.mark.parametrize(

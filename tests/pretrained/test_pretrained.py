@@ -278,12 +278,16 @@ def test_a_page_instead_of_a_checkpoint_is_not_kept(server):
 def test_rows():
     rows = pretrained.WEIGHTS
     published = [row for row in rows if not row.is_shipped]
-    assert len(published) == 46
-    assert len({row.url for row in published}) == 46
-    assert len(rows) == 49
-    assert len({(row.variant, row.tag) for row in rows}) == 49
+    assert len(published) == 90
+    assert len({row.url for row in published}) == 90
+    assert len(rows) == 93
+    assert len({(row.variant, row.tag) for row in rows}) == 93
     assert {row.variant for row in rows} <= set(cct_keras.list_models())
-    assert all(50 < row.top1 < 100 and row.dataset.mean for row in rows)
+    unpublished = {row.about.name for row in rows if row.top1 is None}
+    assert unpublished == {"ViT of its paper", "AugReg, How to train your ViT"}
+    assert all(50 < row.top1 < 100 for row in rows if row.top1 is not None)
+    assert all(len(row.dataset.mean) == len(row.dataset.std) for row in rows)
+    assert all(row.about.good_for and row.about.license for row in rows)
     assert cct_keras.list_weights("cct_7_3x1_32_c100")[:2] == ["cifar10", "cifar100"]
     names = cct_keras.list_models("cct_14*", pretrained=True)
     assert names == cct_keras.list_models("cct_14*")

@@ -169,9 +169,11 @@ def test_command_line(tmp_path, capsys):
     assert main(["list", "cct_2_3x2_32", "--pretrained"]) == 0
     listed = capsys.readouterr().out
     assert [
-        line.split()[1] for line in listed.splitlines() if "this package" in line
+        line.split()[1]
+        for line in listed.partition("in this package")[2].splitlines()
+        if line.startswith("  cct_2_3x2_32")
     ] == [row.tag for row in ROWS]
-    assert listed.count("published") == 2
+    assert listed.count("_legacy") == 2
 
 
 def test_fine_tuning_starts_from_them(tmp_path):
