@@ -210,14 +210,14 @@ def to_torch(model: keras.Model, path) -> None:
     compute the exact GELU: weights of another activation are for classes of your own.
 
     Args:
-        model: A model of this package, with its top.
+        model: A model of this package; of the Compact-Transformers with its top.
         path: A `.safetensors` file, or a `.pth`, `.pt` or `.bin` file, which
             needs torch.
     """
     path = pathlib.Path(path)
     checkpoint, architecture = to_checkpoint(model)
     warn_of_lost_layers(model)
-    if not architecture.num_classes:
+    if not architecture.num_classes and not checkpoint.table.has_bodies:
         raise CheckpointError(
             f"to_torch: {model.name!r} has no top; the original classes need one"
         )

@@ -119,10 +119,12 @@ def open_checkpoint(source, entry: str | None = None) -> Checkpoint:
         # Of an unknown family, or broken: then the tensors alone decide.
         with contextlib.suppress(ValueError):
             record = Architecture.from_json(metadata["cct_keras"])
-    arguments = kind.arguments(state)
+    if record is not None:
+        # Of our own writing, by the names of the table.
+        return Checkpoint(dict(state), kind.table, record.arguments, record)
     unneeded = kind.unneeded(state) if callable(kind.unneeded) else kind.unneeded
     tensors = _without(kind.rename(state), unneeded)
-    return Checkpoint(tensors, kind.table, arguments, record)
+    return Checkpoint(tensors, kind.table, kind.arguments(state), None)
 
 
 def _without(tensors, unneeded):

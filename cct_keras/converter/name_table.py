@@ -26,6 +26,7 @@ class NameTable(NamedTuple):
         description: What an error calls its models.
         tokenizer: The tokenizer of its models; `None` where a bias of the first
             convolution tells whether it is one of patches.
+        has_bodies: Whether there are classes with these names that have no head.
     """
 
     layers: Sequence[tuple[str, str]]
@@ -33,6 +34,7 @@ class NameTable(NamedTuple):
     block_order: str
     description: str
     tokenizer: str | None = None
+    has_bodies: bool = False
 
     def name_of(self, path: str) -> str | None:
         """The name in the checkpoint of a weight of this package, by its path."""

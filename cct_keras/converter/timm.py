@@ -65,6 +65,7 @@ TABLE = NameTable(
     block_order="pre_norm",
     tokenizer="patches",
     description="a vision transformer",
+    has_bodies=True,
 )
 
 

@@ -14,11 +14,50 @@ from small import small_model
 import cct_keras
 from cct_keras.models.architecture import Architecture
 from cct_keras.models.cost import architecture_cost
+from cct_keras.models.factory import build_architecture
 from cct_keras.models.inspection import architecture_of
 from cct_keras.models.inspection import layer_depths
 from cct_keras.models.inspection import undecayed_weights
 from cct_keras.pretrained.source import open_weights
 
+# The plain ViTs that came after ViT.
+CLIP = {"patch_bias": False, "norm_before_blocks": True, "activation": "quick_gelu"}
+PLAIN = {
+    "DINOv2": {"layer_scale": 1e-5, "num_registers": 3, "include_top": False},
+    "DINOv2 with classes": {
+        "layer_scale": 1e-5,
+        "num_registers": 3,
+        "top_pooling": "token_avg",
+        "activation": "swiglu",
+    },
+    "DeiT III": {"layer_scale": 1e-5, "class_token_position": False},
+    "MAE fine-tuned": {
+        "class_token": True,
+        "top_pooling": "avg",
+        "final_norm": "pooled",
+    },
+    "mean of tokens, normalized": {"top_pooling": "avg", "final_norm": "pooled"},
+    "CLIP": {
+        **CLIP,
+        "epsilon": 1e-5,
+        "include_top": False,
+        "pooling": "token",
+        "projection_dim": 12,
+    },
+    "CLIP with classes": {
+        **CLIP,
+        "class_token": True,
+        "top_pooling": "avg",
+        "final_norm": None,
+    },
+    "SigLIP": {
+        "top_pooling": "map",
+        "activation": "gelu_tanh",
+        "include_top": False,
+        "pooling": "map",
+    },
+    "SigLIP with classes": {"top_pooling": "map", "representation_size": 7},
+}
 CASES = {
     "CCT": ("CCT", {}),
     "CCT of other strides": (
@@ -31,6 +70,7 @@ CASES = {
     "ViTLite": ("ViTLite", {"mlp_ratio": 1.7}),
     "ViT": ("ViT", {"epsilon": 1e-12}),
     "ViT without class token": ("ViT", {"top_pooling": "avg"}),
+    **{name: ("ViT", arguments) for name, arguments in PLAIN.items()},
     "plain DeiT": ("DeiT", {"distilled": False}),
     "DeiT": ("DeiT", {}),
     "DeiT of one head": ("DeiT", {"distillation_head": False}),
@@ -80,6 +120,24 @@ def test_the_record_comes_back_from_every_file(case, suffix, tmp_path):
         assert found.architecture.get("input_shape") == (16, 24, 3)
     if expected.get("positional_embedding"):
         assert found.architecture.grid == expected.token_grid
+
+
+@pytest.mark.parametrize("case", PLAIN)
+@pytest.mark.parametrize("suffix", [".keras", ".weights.h5", ".safetensors"])
+def test_the_same_outputs_from_every_file(case, suffix, tmp_path):
+    model = build(case)
+    found = open_weights(write(model, tmp_path / f"a{suffix}"))
+    shape = {"input_shape": (16, 24, 3)}
+    again = build_architecture(found.architecture, weights=found, **shape)
+    x = images(2, 16, 24, 3)
+    expected = predict(model, x)
+    np.testing.assert_array_equal(predict(again, x), expected)
+    if suffix == ".keras":
+        loaded = keras.models.load_model(tmp_path / "a.keras")
+        np.testing.assert_array_equal(predict(loaded, x), expected)
+    if suffix == ".safetensors":
+        converted = cct_keras.convert(tmp_path / "a.safetensors")
+        np.testing.assert_array_equal(predict(converted, x), expected)
 
 
 @cases

@@ -1,7 +1,7 @@
 """The published plain ViTs by name: files of the real sizes, from a real server.
 
-What they compute is compared in `tests/converter/test_plain_vits.py`; here the rows of the
-catalog are: address, architecture, classes, settings that no file tells.
+What they compute is compared in `tests/converter/test_plain_vits.py`; here the rows of
+the catalog are: address, architecture, classes, settings that no file tells.
 """
 
 import keras
@@ -13,7 +13,6 @@ from test_pretrained import server  # noqa: F401
 import cct_keras
 from cct_keras.converter.timm import TABLE
 from cct_keras.models.architecture import Architecture
-
 
 
 def state_of(variant, **changes):
@@ -113,7 +112,10 @@ def test_by_name(server, name):  # noqa: F811
 def test_a_variant_alone_names_its_only_weights(server):  # noqa: F811
     server.files[FILES["dinov2_small.lvd142m"][0]] = as_bytes(dinov2("dinov2_small"))
     model = cct_keras.create_model(
-        "dinov2_small", weights="dinov2_small", include_preprocessing=True, pooling="avg"
+        "dinov2_small",
+        weights="dinov2_small",
+        include_preprocessing=True,
+        pooling="avg",
     )
     assert model.output_shape == (None, 384)
     layer = model.get_layer("preprocessing")
@@ -128,7 +130,9 @@ def test_a_variant_alone_names_its_only_weights(server):  # noqa: F811
 
 
 def test_several_weights_of_a_variant_are_named():
-    expected = r"vit_7_4_32 has several weights; name one of: vit_7_4_32\.cifar10_legacy"
+    expected = (
+        r"vit_7_4_32 has several weights; name one of: vit_7_4_32\.cifar10_legacy"
+    )
     with pytest.raises(ValueError, match=expected):
         cct_keras.create_model("vit_7_4_32", weights="vit_7_4_32")
     with pytest.raises(ValueError, match="has no weights 'typo'"):
