@@ -18,6 +18,45 @@ FAMILIES |= {
     "DeiT": (cct_keras.DeiT, {"patch_size": 4, "distilled": True}),
 }
 
+CLIP = {"patch_bias": False, "norm_before_blocks": True, "activation": "quick_gelu"}
+# Arguments of `ViT` that make the plain ViTs which came after it.
+PLAIN_VITS = {
+    "DINOv2": {"layer_scale": 1e-5, "num_registers": 3, "include_top": False},
+    "DINOv2 with classes": {
+        "layer_scale": 1e-5,
+        "num_registers": 3,
+        "top_pooling": "token_avg",
+        "activation": "swiglu",
+    },
+    "DeiT III": {"layer_scale": 1e-5, "class_token_position": False},
+    "MAE fine-tuned": {
+        "class_token": True,
+        "top_pooling": "avg",
+        "final_norm": "pooled",
+    },
+    "mean of tokens, normalized": {"top_pooling": "avg", "final_norm": "pooled"},
+    "CLIP": {
+        **CLIP,
+        "epsilon": 1e-5,
+        "include_top": False,
+        "pooling": "token",
+        "projection_dim": 12,
+    },
+    "CLIP with classes": {
+        **CLIP,
+        "class_token": True,
+        "top_pooling": "avg",
+        "final_norm": None,
+    },
+    "SigLIP": {
+        "top_pooling": "map",
+        "activation": "gelu_tanh",
+        "include_top": False,
+        "pooling": "map",
+    },
+    "SigLIP with classes": {"top_pooling": "map", "representation_size": 7},
+}
+
 
 def small_model(family, num_classes=5, input_shape=(16, 16, 3), **arguments):
     constructor, own = FAMILIES[family]

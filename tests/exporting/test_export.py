@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 from small import FAMILIES
+from small import PLAIN_VITS
 from small import small_model
 
 import cct_keras
@@ -16,6 +17,11 @@ from cct_keras.errors import ExportError
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # The converters' own.
 DIGITS = "cct_2_3x2_32.digits"
+MODELS = {family: (family, {}) for family in FAMILIES} | {
+    name: ("ViT", arguments)
+    for name, arguments in PLAIN_VITS.items()
+    if arguments.get("include_top", True)
+}
 
 
 @pytest.fixture(scope="module")
@@ -196,9 +202,10 @@ def test_saved_model_takes_any_size(tmp_path):
 
 @pytest.mark.integration
 @pytest.mark.parametrize("suffix", [".onnx", ".tflite"])
-@pytest.mark.parametrize("family", list(FAMILIES))
-def test_every_family(family, suffix, tmp_path):
-    model, path = raw_model(family), tmp_path / f"model{suffix}"
+@pytest.mark.parametrize("name", MODELS)
+def test_every_family(name, suffix, tmp_path):
+    family, arguments = MODELS[name]
+    model, path = raw_model(family, **arguments), tmp_path / f"model{suffix}"
     cct_keras.export(model, path)
     images = pictures(3)
     if suffix == ".onnx":

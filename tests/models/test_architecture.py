@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import reference
 from small import FAMILIES
+from small import PLAIN_VITS
 from small import images
 from small import predict
 from small import small_model
@@ -20,44 +21,6 @@ from cct_keras.models.inspection import layer_depths
 from cct_keras.models.inspection import undecayed_weights
 from cct_keras.pretrained.source import open_weights
 
-# The plain ViTs that came after ViT.
-CLIP = {"patch_bias": False, "norm_before_blocks": True, "activation": "quick_gelu"}
-PLAIN = {
-    "DINOv2": {"layer_scale": 1e-5, "num_registers": 3, "include_top": False},
-    "DINOv2 with classes": {
-        "layer_scale": 1e-5,
-        "num_registers": 3,
-        "top_pooling": "token_avg",
-        "activation": "swiglu",
-    },
-    "DeiT III": {"layer_scale": 1e-5, "class_token_position": False},
-    "MAE fine-tuned": {
-        "class_token": True,
-        "top_pooling": "avg",
-        "final_norm": "pooled",
-    },
-    "mean of tokens, normalized": {"top_pooling": "avg", "final_norm": "pooled"},
-    "CLIP": {
-        **CLIP,
-        "epsilon": 1e-5,
-        "include_top": False,
-        "pooling": "token",
-        "projection_dim": 12,
-    },
-    "CLIP with classes": {
-        **CLIP,
-        "class_token": True,
-        "top_pooling": "avg",
-        "final_norm": None,
-    },
-    "SigLIP": {
-        "top_pooling": "map",
-        "activation": "gelu_tanh",
-        "include_top": False,
-        "pooling": "map",
-    },
-    "SigLIP with classes": {"top_pooling": "map", "representation_size": 7},
-}
 CASES = {
     "CCT": ("CCT", {}),
     "CCT of other strides": (
@@ -70,7 +33,7 @@ CASES = {
     "ViTLite": ("ViTLite", {"mlp_ratio": 1.7}),
     "ViT": ("ViT", {"epsilon": 1e-12}),
     "ViT without class token": ("ViT", {"top_pooling": "avg"}),
-    **{name: ("ViT", arguments) for name, arguments in PLAIN.items()},
+    **{name: ("ViT", arguments) for name, arguments in PLAIN_VITS.items()},
     "plain DeiT": ("DeiT", {"distilled": False}),
     "DeiT": ("DeiT", {}),
     "DeiT of one head": ("DeiT", {"distillation_head": False}),
@@ -122,7 +85,7 @@ def test_the_record_comes_back_from_every_file(case, suffix, tmp_path):
         assert found.architecture.grid == expected.token_grid
 
 
-@pytest.mark.parametrize("case", PLAIN)
+@pytest.mark.parametrize("case", PLAIN_VITS)
 @pytest.mark.parametrize("suffix", [".keras", ".weights.h5", ".safetensors"])
 def test_the_same_outputs_from_every_file(case, suffix, tmp_path):
     model = build(case)
