@@ -6,6 +6,7 @@ has them: `(inputs, outputs)`, and for attention `(dim, heads, head dim)`.
 
 import numpy as np
 
+from cct_keras.converter.timm import check_has
 from cct_keras.errors import CheckpointError
 
 BLOCK = "Transformer/encoderblock_"
@@ -62,6 +63,7 @@ def timm_names(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     while f"{BLOCK}{index}/LayerNorm_0/scale" in state:
         renamed |= _block(state, f"{BLOCK}{index}/", f"blocks.{index}.")
         index += 1
+    check_has(renamed, "pos_embed", "cls_token")
     return renamed | state
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from cct_keras.converter.timm import check_has
 from cct_keras.errors import CheckpointError
 
 # What a larger model calls the body.
@@ -87,7 +88,7 @@ def arguments(state: Mapping[str, np.ndarray]) -> dict[str, object]:
         # A classifier made of CLIP reads the mean of tokens that are not normalized.
         read = {"top_pooling": "avg", "final_norm": None} if classifies else {}
         found = {"epsilon": 1e-5, "activation": "quick_gelu", **read}
-    elif "embeddings.patch_embedding.weight" in names:
+    elif _is_siglip(state):
         read = {"top_pooling": "avg"} if classifies else {}
         found = {"epsilon": 1e-6, "activation": "gelu_tanh", **read}
     elif any(name.endswith("layer_scale1.lambda1") for name in names):
@@ -131,7 +132,16 @@ def timm_names(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         if place in renamed:
             raise CheckpointError(f"two of its names stand for {place}")
         renamed[place] = _joined([found[part] for part in order], place)
+    check_has(renamed, "pos_embed")
+    if not _is_siglip(state):
+        check_has(renamed, "cls_token")
     return _with_divided_pool(renamed)
+
+
+def _is_siglip(state):
+    """Whether there is a convolution with a bias by the names that CLIP has, too."""
+    pattern = BODY + r"embeddings\.patch_embedding\.bias"
+    return any(re.fullmatch(pattern, name) for name in state)
 
 
 def _joined(arrays, place):

@@ -119,7 +119,9 @@ def infer(
     # What is not there stays at its default.
     parts = {
         "activation": "swiglu" if gated else activation,
-        "patch_bias": has("tokenizer/conv_0/bias"),
+        # Only where there is another normalization can it be missing.
+        "patch_bias": has("tokenizer/conv_0/bias")
+        or (told.get("patch_bias", True) and not has("norm_pre/gamma")),
         "num_registers": shape_of("registers/tokens", 3)[1]
         if has("registers/tokens")
         else 0,

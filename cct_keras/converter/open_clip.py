@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 
+from cct_keras.converter.timm import check_has
 from cct_keras.converter.timm import plain_names
 from cct_keras.errors import CheckpointError
 
@@ -60,6 +61,7 @@ def timm_names(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         if new in renamed:
             raise CheckpointError(f"two of its names stand for {new}")
         renamed[new] = _in_timms_layout(new, array) if own != name else array
+    check_has(renamed, "pos_embed", "cls_token")
     return renamed
 
 

@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 from cct_keras.converter.name_table import NameTable
+from cct_keras.errors import CheckpointError
 
 logger = logging.getLogger("cct_keras")
 
@@ -88,6 +89,20 @@ def plain_names(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return _with_free_registers(_without_a_head_of_clip(renamed))
 
 
+def check_has(renamed: dict[str, np.ndarray], *names: str) -> None:
+    """Refuses a file without tensors that every file of its kind has.
+
+    Without them it would pass for another model: one without positions, say.
+
+    Args:
+        renamed: The tensors by timm's names.
+        *names: What must be there.
+    """
+    missing = [name for name in names if name not in renamed]
+    if missing:
+        raise CheckpointError(f"missing: {', '.join(missing)}")
+
+
 def arguments(state: dict[str, np.ndarray]) -> dict[str, object]:
     """Constructor arguments that an origin implies."""
     names = {name.removeprefix(BODY) for name in state}
@@ -115,13 +130,11 @@ def _interpolation(names, is_part_of_dino):
 
 def _without_a_head_of_clip(state):
     """timm keeps the projection of CLIP as a head, and its bias is zero."""
-    bias = state.get("head.bias")
-    if "norm_pre.weight" in state and bias is not None and not np.any(bias):
-        state = dict(state)
-        del state["head.bias"]
-        state["projection.weight"] = state.pop("head.weight", None)
-        state = {name: x for name, x in state.items() if x is not None}
-    return state
+    bias, is_clip = state.get("head.bias"), "norm_pre.weight" in state
+    if not is_clip or bias is None or "head.weight" not in state or np.any(bias):
+        return state
+    rest = {k: x for k, x in state.items() if k not in ("head.bias", "head.weight")}
+    return {**rest, "projection.weight": state["head.weight"]}
 
 
 def _with_free_registers(state):
