@@ -7,8 +7,7 @@ the catalog are: address, architecture, classes, settings that no file tells.
 import keras
 import numpy as np
 import pytest
-from test_pretrained import as_bytes
-from test_pretrained import server  # noqa: F401
+from weights_server import as_bytes
 
 import cct_keras
 from cct_keras.converter.timm import TABLE
@@ -92,7 +91,7 @@ FILES = {
 
 @pytest.mark.integration
 @pytest.mark.parametrize("name", FILES)
-def test_by_name(server, name):  # noqa: F811
+def test_by_name(server, name):
     url, make, output_shape, settings = FILES[name]
     variant, _, tag = name.partition(".")
     server.files[url] = as_bytes(make(variant))
@@ -109,7 +108,7 @@ def test_by_name(server, name):  # noqa: F811
 
 
 @pytest.mark.integration
-def test_a_variant_alone_names_its_only_weights(server):  # noqa: F811
+def test_a_variant_alone_names_its_only_weights(server):
     server.files[FILES["dinov2_small.lvd142m"][0]] = as_bytes(dinov2("dinov2_small"))
     model = cct_keras.create_model(
         "dinov2_small",
