@@ -20,12 +20,13 @@ EPILOG = """examples:
   cct-keras probe photos/ --weights dinov2.safetensors --features token_avg
   cct-keras probe photos/ --weights runs/other --out probe.keras
 
-The images pass through the weights once. Their features are kept in the `features` folder
-of the package's cache, so that the next probe of the same images takes seconds. The oldest
-make room when they take more than CCT_KERAS_FEATURES_GIB GiB (default: 2; 0 keeps none).
+The images pass through the weights once. Their features are kept in the `features`
+folder of the package's cache, so that the next probe of the same images takes seconds.
+The oldest make room when they take more than CCT_KERAS_FEATURES_GIB GiB (default: 2; 0
+keeps none).
 
-With fewer than 200 images and no test folder, all of them are left out in turn to measure
-the accuracy. One to five images a class are enough to begin with.
+With fewer than 200 images and no test folder, all of them are left out in turn to
+measure the accuracy. One to five images a class are enough to begin with.
 """
 
 
@@ -34,9 +35,9 @@ def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
         "probe",
         help="fit a logistic regression on the features of trained weights",
-        description="Fit a logistic regression and nearest neighbors on the features of "
-        "trained weights, which takes seconds, and print their accuracy on the test "
-        "images.",
+        description="Fit a logistic regression and nearest neighbors on the features "
+        "of trained weights, which takes seconds, and print their accuracy on the "
+        "test images.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

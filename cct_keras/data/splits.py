@@ -96,7 +96,7 @@ def select_split(raw: RawData, split: str, trained_on: dict | None = None) -> Ra
     whole = raw.splits["train"]
     note = f"no {split} split: all {len(whole):,} images are measured"
     if cut is not None:
-        note += ", those that the model was trained on"
+        note += ", with those that the model was trained on"
     return raw.with_splits({split: whole}, [note])
 
 

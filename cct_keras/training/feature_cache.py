@@ -68,10 +68,10 @@ def read_features(key: str, shape: tuple[int, int]) -> tuple[np.ndarray, dict] |
             if os.fstat(file.fileno()).st_size != file.tell() + expected:
                 return None
             content = file.read(expected)
-        if hashlib.sha256(content).hexdigest() != header["sha256"]:
+        noted = dict(header["noted"])
+        if _hash(content, noted) != header["sha256"]:
             return None
         features = np.frombuffer(content, "<f4").reshape(count, width)
-        noted = dict(header["noted"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     with contextlib.suppress(OSError):
@@ -97,7 +97,7 @@ def write_features(key: str, features: np.ndarray, noted: dict) -> str | None:
     header = {
         "key": key,
         "shape": features.shape,
-        "sha256": hashlib.sha256(content).hexdigest(),
+        "sha256": _hash(content, noted),
         "noted": noted,
     }
     folder = features_folder()
@@ -110,6 +110,11 @@ def write_features(key: str, features: np.ndarray, noted: dict) -> str | None:
         return str(error)
     _make_room(folder, limit)
     return None
+
+
+def _hash(content, noted):
+    text = json.dumps(noted, sort_keys=True)
+    return hashlib.sha256(text.encode() + content).hexdigest()
 
 
 def cache_is_on() -> bool:

@@ -107,11 +107,11 @@ def linear_probe(
 
     Returns:
         A `Run` with the model, which takes raw images and returns the probabilities of
-        the logistic regression, and its metrics. The history is empty. `metrics["test"]`
-        is of the regression and `metrics["knn"]` of the neighbors, whose number is its
-        `k`. `metrics["estimate"]` says what they were measured on: `"test"` images,
-        `"leave-one-out"` or `"10-fold cross-validation"` of all images, or `None` if
-        every class has a single image; then both are `None`.
+        the logistic regression, and its metrics. The history is empty.
+        `metrics["test"]` is of the regression and `metrics["knn"]` of the neighbors,
+        whose number is its `k`. `metrics["estimate"]` says what they were measured on:
+        `"test"` images, `"leave-one-out"` or `"10-fold cross-validation"` of all
+        images, or `None` if every class has a single image; then both are `None`.
 
     Example:
 
@@ -177,9 +177,7 @@ def linear_probe(
         data = dataclasses.replace(data, notes=(*data.notes, note))
         say(f"note: {note}")
     classes, validation = data.num_classes, len(data.validation)
-    penalty = choose_penalty(
-        fitted, labels, classes, penalties, validation=validation
-    )
+    penalty = choose_penalty(fitted, labels, classes, penalties, validation=validation)
     neighbors = choose_neighbors(fitted, labels, classes, validation=validation)
     ((kernel, bias),) = fit_heads(fitted, labels, classes, [penalty.value])
     head.set_weights([kernel, bias])
@@ -250,8 +248,9 @@ def _in_words(architecture):
     width, blocks = (architecture.get(k) for k in ("embedding_dim", "num_layers"))
     kernel = architecture.kernel_size
     tokenizer = architecture.row.tokenizer
-    return f"a {architecture.family} of {blocks} blocks, {width} wide, on {tokenizer} " + (
-        f"of {kernel} x {kernel}"
+    return (
+        f"a {architecture.family} of {blocks} blocks, {width} wide, on {tokenizer} "
+        + (f"of {kernel} x {kernel}")
     )
 
 
@@ -327,7 +326,8 @@ def _build(data, source, variant, features):
         read += " after `pre_logits`"
     if architecture.get("projection_dim"):
         read += " before the projection"
-    return model, f"{read}, as the head of these weights reads it"
+    verb = "reads" if architecture.num_classes else "would read"
+    return model, f"{read}, which is what a head of these weights {verb}"
 
 
 def _check_features(features, architecture):
