@@ -36,7 +36,7 @@ def add_parser(subparsers) -> None:
         "probe",
         help="fit a logistic regression on the features of trained weights",
         description="Fit a logistic regression and nearest neighbors on the features "
-        "of trained weights, which takes seconds, and print their accuracy on the "
+        "of trained weights, which takes\nseconds, and print their accuracy on the "
         "test images.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -18,7 +18,6 @@ from cct_keras.models.factory import build_architecture
 from cct_keras.models.factory import create_model
 from cct_keras.models.families import known_heads
 from cct_keras.models.inspection import architecture_of
-from cct_keras.models.parts import classifier_head
 from cct_keras.notes import collected_notes
 from cct_keras.pretrained.source import address_to_download
 from cct_keras.pretrained.source import names_tag
@@ -294,33 +293,36 @@ def _load(data, architecture, source, variant, image_size, **settings):
 def _build(data, source, variant, features):
     """A model with a head for the data, and in words what the head reads."""
     architecture = source.architecture
-    pooling = _check_features(features, architecture)
-    if pooling is None and "pool/attention/kernel" not in source.arrays:
-        # A body without its pooling: that of a fresh head would be random.
-        pooling = "avg" if architecture.top_pooling == "seq" else None
-    arguments = {
-        "input_tensor": normalized_images(data),
-        "weights": source,
-        "data_format": "channels_last",
-        "dtype": DTYPE,
-    }
+    _check_features(features, architecture)
+    family = architecture.row
+    arguments = {"num_classes": data.num_classes}
+    if family.token_heads:
+        # The fitted head reads the class token alone.
+        arguments["distillation_head"] = False
+    if features is not None and "top_pooling" in family.defaults:
+        arguments["top_pooling"] = features
+        arguments["class_token"] = "class_token" in architecture.prefix_tokens
+        arguments["representation_size"] = None
     if variant is None:
         build = functools.partial(build_architecture, architecture)
     else:
         build = functools.partial(create_model, variant)
-    if pooling is not None:
-        if architecture.get("projection_dim"):
-            arguments["projection_dim"] = None
-        body = build(include_top=False, pooling=pooling, **arguments)
-        outputs = classifier_head(
-            body.output, "linear_probe", data.num_classes, "softmax", DTYPE
-        )
-        model = keras.Model(body.input, outputs, name=body.name)
-        return model, READINGS[pooling]
-    if architecture.row.token_heads:
-        # The fitted head reads the class token alone.
-        arguments["distillation_head"] = False
-    model = build(num_classes=data.num_classes, **arguments)
+    model = build(
+        input_tensor=normalized_images(data),
+        weights=source,
+        data_format="channels_last",
+        dtype=DTYPE,
+        **arguments,
+    )
+    # A body that came without its pooling must not be pooled at random.
+    lacks_pool = "pool/attention/kernel" not in source.arrays
+    if architecture.top_pooling == "seq" and (lacks_pool or features == "avg"):
+        # Equal weights for all tokens.
+        pool = model.get_layer("pool")
+        pool.set_weights([np.zeros_like(array) for array in pool.get_weights()])
+        return model, READINGS["avg"]
+    if features is not None:
+        return model, READINGS[features]
     read = READINGS[architecture.top_pooling]
     if architecture.get("representation_size"):
         read += " after `pre_logits`"
@@ -331,17 +333,19 @@ def _build(data, source, variant, features):
 
 
 def _check_features(features, architecture):
-    if features is None:
-        return None
-    has_token = "class_token" in architecture.prefix_tokens
-    choices = FEATURES if has_token else ("avg",)
-    if features not in choices:
-        reason = "" if has_token else " for weights without a class token"
+    if architecture.top_pooling == "seq":
+        choices = ("avg",)
+    elif "top_pooling" not in architecture.row.defaults:
+        choices = (architecture.top_pooling,)
+    elif "class_token" in architecture.prefix_tokens:
+        choices = FEATURES
+    else:
+        choices = ("avg",)
+    if features is not None and features not in choices:
         raise RecipeError(
-            f"`features` must be one of {', '.join(choices)}{reason}. "
+            f"`features` must be one of {', '.join(choices)} for these weights. "
             f"Received: features={features!r}"
         )
-    return features
 
 
 # === Measuring ===
