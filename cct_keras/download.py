@@ -37,10 +37,8 @@ def download(*urls: str, sha256: str | None = None) -> pathlib.Path:
     Returns:
         The path of the file.
     """
-    # One folder an address: two hosts may use one name for two files.
-    folder = cache_folder() / hashlib.sha256(urls[0].encode()).hexdigest()[:12]
-    name = pathlib.PurePosixPath(urllib.parse.urlsplit(urls[0]).path).name
-    target = folder / (name or "download")
+    target = cached_file(urls[0])
+    folder = target.parent
     folder.mkdir(parents=True, exist_ok=True)
     with only_one_process(folder):
         expected = sha256 or recorded_hash(target)
@@ -52,6 +50,14 @@ def download(*urls: str, sha256: str | None = None) -> pathlib.Path:
             os.replace(partial, target)
         _record(target).write_text(found + "\n")
     return target
+
+
+def cached_file(url: str) -> pathlib.Path:
+    """Where the file of an address is in the cache, once it has been downloaded."""
+    # One folder an address: two hosts may use one name for two files.
+    folder = cache_folder() / hashlib.sha256(url.encode()).hexdigest()[:12]
+    name = pathlib.PurePosixPath(urllib.parse.urlsplit(url).path).name
+    return folder / (name or "download")
 
 
 @contextlib.contextmanager

@@ -24,6 +24,9 @@ def leave_out_broken(raw: RawData, broken: dict[pathlib.Path, str]) -> RawData:
     """
     splits = {}
     for name, split in raw.splits.items():
+        if not len(split):
+            splits[name] = split
+            continue
         if split.has_files and broken:
             split = split.select(
                 np.array([path not in broken for path in split.images])

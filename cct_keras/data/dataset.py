@@ -251,6 +251,9 @@ def load_data(
     test: float = 0.15,
     seed: int = 0,
     data_dir: str | os.PathLike | None = None,
+    smallest_cut: int = 0,
+    normalization: tuple[tuple, tuple] | None = None,
+    in_memory: bool = True,
 ) -> Dataset:
     """Reads a data set of images, wherever it is.
 
@@ -275,6 +278,12 @@ def load_data(
             cut off for it.
         seed: Seed of these cuts.
         data_dir: Folder where tensorflow-datasets keeps its prepared data sets.
+        smallest_cut: A split that would be cut off with fewer images than this stays
+            empty instead.
+        normalization: Mean and deviation of each channel, in the place of those of the
+            images, if it has as many channels.
+        in_memory: Whether files are read into memory at once, if they fit there, and
+            not when they are needed.
 
     Returns:
         A `Dataset`.
@@ -291,7 +300,10 @@ def load_data(
     if isinstance(source, Dataset):
         return source
     raw = read_source(source, data_dir=data_dir)
-    raw = cut_missing_splits(raw, validation=validation, test=test, seed=seed)
+    cut = {"validation": validation, "test": test, "seed": seed}
+    if smallest_cut:
+        cut["smallest"] = smallest_cut
+    raw = cut_missing_splits(raw, **cut)
     raw, shapes = measure_images(raw)
     if image_size is None:
         image_size = _known_size(raw) or choose_size(shapes.sizes, default_size)
@@ -303,8 +315,11 @@ def load_data(
     digests = digest_images(raw)
     identity = fingerprint(raw, digests)
     raw = raw.with_notes(inspect(raw, shapes.sizes, digests))
-    raw, images = load_images(raw, shapes.sizes, image_format)
-    mean, std = _normalization(raw, images["train"], identity, image_format)
+    raw, images = load_images(raw, shapes.sizes, image_format, in_memory=in_memory)
+    if normalization is not None and len(normalization[0]) == image_format.channels:
+        mean, std = map(tuple, normalization)
+    else:
+        mean, std = _normalization(raw, images["train"], identity, image_format)
     return Dataset(
         name=raw.name,
         class_names=raw.class_names,
@@ -315,7 +330,7 @@ def load_data(
         crop=crop,
         **{name: _as_split(images[name], raw.splits[name]) for name in SPLITS},
         fingerprint=identity,
-        cut={"validation": validation, "test": test, "seed": seed},
+        cut=cut,
         notes=raw.notes,
     )
 

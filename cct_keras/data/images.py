@@ -102,6 +102,7 @@ def load_images(
     image_format: ImageFormat,
     *,
     training_split: str | None = "train",
+    in_memory: bool = True,
 ) -> tuple[RawData, dict]:
     """Brings all images into memory, or prepares to read them again and again.
 
@@ -111,6 +112,7 @@ def load_images(
         image_format: How the model sees them.
         training_split: Split whose images stay larger than the model sees them;
             `None` for none.
+        in_memory: Whether files are read into memory now, if they fit there.
 
     Returns:
         The data set without files that turned out to be broken, with notes; and by
@@ -128,7 +130,7 @@ def load_images(
             if for_training
             else image_format.evaluation_image
         )
-        if split.has_files and not fits:
+        if split.has_files and not (fits and in_memory):
             images[name] = ImageFiles(
                 split.images,
                 split.labels,
@@ -145,7 +147,7 @@ def load_images(
         else:
             images[name] = [convert(image) for image in split.images]
     raw = leave_out_broken(raw.with_notes(notes), broken)
-    return raw, {name: _as_store(found) for name, found in images.items()}
+    return raw, {name: _as_store(found, image_format) for name, found in images.items()}
 
 
 def _bytes_in_memory(sizes, image_format):
@@ -162,9 +164,12 @@ def _can_stay(images, image_format, for_training):
     return size == image_format.size or small
 
 
-def _as_store(images):
+def _as_store(images, image_format):
     if isinstance(images, ImageFiles):
         return images
+    if not len(images):
+        shape = (0, *image_format.size, image_format.channels)
+        return ImageArray(np.zeros(shape, "uint8"))
     if isinstance(images, np.ndarray):
         return ImageArray(images)
     if all(image.shape == images[0].shape for image in images):

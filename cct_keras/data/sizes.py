@@ -50,7 +50,8 @@ def measure_images(raw: RawData) -> tuple[RawData, ImageShapes]:
             sizes.append(found[readable])
             channels.append(depths[readable])
         else:
-            shapes = np.array([image.shape for image in split.images]).reshape(-1, 3)
+            shapes = [image.shape for image in split.images]
+            shapes = np.array(shapes, "int64").reshape(-1, 3)
             sizes.append(shapes[:, :2])
             channels.append(shapes[:, 2])
     raw = leave_out_broken(raw, broken)

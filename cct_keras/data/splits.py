@@ -12,7 +12,7 @@ SPLITS = ("train", "validation", "test")
 
 
 def cut_missing_splits(
-    raw: RawData, *, validation: float, test: float, seed: int
+    raw: RawData, *, validation: float, test: float, seed: int, smallest: int = 0
 ) -> RawData:
     """Cuts the splits that a source lacks off its training images.
 
@@ -22,6 +22,8 @@ def cut_missing_splits(
             The test split is cut off first.
         test: Share of the training images that become the test split.
         seed: Seed of the choice.
+        smallest: A split that would have fewer images than this is not cut off; it
+            stays empty.
 
     Returns:
         A data set with all three splits, with a note about each cut.
@@ -43,6 +45,14 @@ def cut_missing_splits(
             )
         whole = splits["train"]
         chosen = stratified_choice(whole.labels, share, seed)
+        if chosen.sum() < smallest:
+            splits[name] = whole.select(np.zeros(len(whole), bool))
+            if name == "test":
+                notes.append(
+                    f"no test split, and {len(whole):,} images are too few to cut one "
+                    "off"
+                )
+            continue
         if not chosen.any():
             raise DataError(
                 f"{raw.name}: {len(whole)} training images are too few to cut a "
@@ -76,14 +86,17 @@ def select_split(raw: RawData, split: str, trained_on: dict | None = None) -> Ra
     >>> list(select_split(read_digits(), "validation").splits)
     ['validation']
     """
+    cut = None
     if not set(SPLITS) <= set(raw.splits):
         cut = _cut_as_in_training(raw, trained_on)
-        if cut is not None:
+        if cut is not None and len(cut.splits[split]):
             return raw.with_splits({split: cut.splits[split]})
     if split in raw.splits:
         return raw.with_splits({split: raw.splits[split]})
     whole = raw.splits["train"]
     note = f"no {split} split: all {len(whole):,} images are measured"
+    if cut is not None:
+        note += ", with those that the model was trained on"
     return raw.with_splits({split: whole}, [note])
 
 

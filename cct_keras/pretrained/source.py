@@ -14,6 +14,7 @@ from cct_keras.cache import file_hash
 from cct_keras.converter.conversion import arrays_by_path
 from cct_keras.converter.formats import open_checkpoint
 from cct_keras.converter.infer import infer
+from cct_keras.download import cached_file
 from cct_keras.download import download
 from cct_keras.download import forget_on_error
 from cct_keras.download import is_url
@@ -315,7 +316,7 @@ def _open_tag(tag, variant, model):
 def _open_row(row, name):
     if row.is_shipped:
         return _open_keras_file(find_shipped(row), name, row)
-    path = _download(row)
+    path = download(*_addresses(row), sha256=row.sha256)
     with forget_on_error(path):
         return _open_checkpoint(path, name, row)
 
@@ -351,8 +352,38 @@ def matching_row(architecture: Architecture, tag: str, name: str) -> Weights:
     return min(rows, key=distance)
 
 
-def _download(row):
-    """The published file of a row.
+def address_to_download(weights, variant: str | None = None) -> str | None:
+    """The address that `open_weights` would have to download first, if any.
+
+    Args:
+        weights: What `open_weights` takes.
+        variant: The named variant they are for; a tag needs one.
+    """
+    row = find_row(weights, variant)
+    if is_url(weights):
+        address = weights
+    elif row is None or row.is_shipped:
+        return None
+    else:
+        address = _addresses(row)[0]
+    return None if cached_file(address).is_file() else address
+
+
+def find_row(weights, variant: str | None = None) -> Weights | None:
+    """The row of known weights that `weights` names, if it names one.
+
+    Args:
+        weights: What `open_weights` takes.
+        variant: The named variant they are for; a tag needs one.
+    """
+    row = named_row(weights)
+    if row is None and variant is not None and names_tag(weights):
+        row = find_weights(variant, weights)
+    return row
+
+
+def _addresses(row):
+    """Where the published file of a row is.
 
     `CCT_KERAS_WEIGHTS_URL` puts another address in the place of the official ones,
     with the same paths below it.
@@ -364,7 +395,7 @@ def _download(row):
         for base in HOSTS:
             path = path.removeprefix(base)
         urls = (f"{mirror.rstrip('/')}/{path}",)
-    return download(*urls, sha256=row.sha256)
+    return urls
 
 
 def find_shipped(row: Weights) -> pathlib.Path:

@@ -228,10 +228,12 @@ def _is_class_names(value):
 
 
 def _is_cut(value):
-    if not isinstance(value, dict) or set(value) != {"validation", "test", "seed"}:
+    needed = {"validation", "test", "seed"}
+    if not isinstance(value, dict) or set(value) - {"smallest"} != needed:
         return False
     shares = (value["validation"], value["test"])
-    return all(map(_is_number, shares)) and _is_seed(value["seed"])
+    numbers = (value["seed"], value.get("smallest", 0))
+    return all(map(_is_number, shares)) and all(map(_is_seed, numbers))
 
 
 def _is_seed(value):

@@ -52,20 +52,7 @@ def build_model(
     """
     if source is not None:
         source = _check_activation(recipe, source)
-    images = keras.Input((None, None, data.channels), name="images")
-    normalized = Preprocessing(
-        data.image_size,
-        mean=data.mean,
-        std=data.std,
-        crop=data.crop,
-        class_names=data.class_names,
-        trained_on={
-            "name": data.name,
-            "fingerprint": data.fingerprint,
-            "cut": data.cut,
-        },
-        name="preprocessing",
-    )(images)
+    normalized = normalized_images(data)
     model = create_model(
         recipe.variant,
         input_tensor=normalized,
@@ -88,6 +75,36 @@ def build_model(
     if frozen:
         freeze(model, recipe.freeze)
     return model
+
+
+def normalized_images(data: Dataset):
+    """The beginning of a model: raw images of a data set, resized and normalized.
+
+    Args:
+        data: Decides the image size, the normalization and the names of the classes.
+
+    Returns:
+        A symbolic tensor of normalized images.
+
+    Example:
+
+    >>> normalized_images(cct_keras.load_data("digits")).shape
+    (None, 16, 16, 1)
+    """
+    images = keras.Input((None, None, data.channels), name="images")
+    return Preprocessing(
+        data.image_size,
+        mean=data.mean,
+        std=data.std,
+        crop=data.crop,
+        class_names=data.class_names,
+        trained_on={
+            "name": data.name,
+            "fingerprint": data.fingerprint,
+            "cut": data.cut,
+        },
+        name="preprocessing",
+    )(images)
 
 
 def _changed_arguments(recipe, distillation_head):

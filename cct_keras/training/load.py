@@ -20,8 +20,7 @@ from cct_keras.errors import CCTKerasError
 from cct_keras.errors import DataError
 from cct_keras.errors import RecipeError
 from cct_keras.inference.classifier import load_classifier
-from cct_keras.models.families import FAMILIES
-from cct_keras.models.variants import find_variant
+from cct_keras.models.architecture import Architecture
 from cct_keras.pretrained.source import RUN_MODEL
 from cct_keras.pretrained.source import WeightSource
 from cct_keras.pretrained.source import names_tag
@@ -197,7 +196,7 @@ def resolve_recipe(
     elif recorded and recorded.get("weights") in (weights, _model_in(weights)):
         weights, variant = recorded["weights"], recorded["variant"]
     elif not variant_is_named and not names_tag(weights):
-        source = _open(weights)
+        source = open_given(weights)
         weights, variant = source.name, source.variant
     if variant is not None and not variant_is_named:
         fields["variant"] = variant
@@ -227,10 +226,24 @@ def open_start(
         return source
     if recorded and recorded.get("weights") == recipe.weights:
         return None
-    return _open(recipe.weights, recipe.variant)
+    return open_given(recipe.weights, recipe.variant)
 
 
-def _open(weights, variant=None):
+def open_given(weights, variant: str | None = None) -> WeightSource:
+    """Opens weights that a user gave, and refuses them as a part of the recipe.
+
+    Args:
+        weights: What `open_weights` takes.
+        variant: The variant they are for; a tag needs one.
+
+    Returns:
+        A `WeightSource`.
+
+    Example:
+
+    >>> open_given("digits", "cct_2_3x2_32").num_classes
+    10
+    """
     try:
         return open_weights(weights, variant=variant)
     except CCTKerasError:
@@ -276,25 +289,60 @@ def load_training_data(
     >>> load_training_data("digits", Recipe()).input_shape
     (16, 16, 1)
     """
-    image_size = image_size or recipe.image_size
-    row = find_variant(recipe.variant)
-    patches = FAMILIES[row.family].tokenizer == "patches"
-    multiple = row.kernel if patches else 1
+    return load_suitable_data(
+        data,
+        Architecture.from_variant(recipe.variant),
+        recipe.variant,
+        image_size=image_size or recipe.image_size,
+        crop=recipe.eval_crop,
+        seed=seed,
+        data_dir=data_dir,
+    )
+
+
+def load_suitable_data(
+    data,
+    architecture: Architecture,
+    name: str,
+    *,
+    image_size: int | tuple[int, int] | None = None,
+    largest_default: int | None = None,
+    **settings,
+) -> Dataset:
+    """Loads data in the image size that suits an architecture.
+
+    Args:
+        data: What `load_data` takes, or what it returned.
+        architecture: The architecture.
+        name: What errors call it.
+        image_size: Side, or height and width, of the model's images.
+        largest_default: A larger default size than this becomes one of 16 x 16 tokens.
+        **settings: Further arguments of `load_data`.
+
+    Returns:
+        A `Dataset`.
+
+    Example:
+
+    >>> architecture = Architecture.from_variant("cct_2_3x2_32")
+    >>> load_suitable_data("digits", architecture, "cct_2_3x2_32").input_shape
+    (16, 16, 1)
+    """
+    patches = architecture.row.tokenizer == "patches"
+    multiple = architecture.kernel_size if patches else 1
     if isinstance(data, Dataset):
-        _check_loaded_size(data, image_size, multiple, recipe.variant)
+        _check_loaded_size(data, image_size, multiple, name)
         return data
-    default_size = row.image_size
-    if default_size <= 64:
+    default_size = architecture.arguments["input_shape"][0] or 0
+    if default_size <= 64 or default_size > (largest_default or default_size):
         # The models for 32 pixels take larger images in a size of 16 x 16 tokens.
-        default_size = 16 * (multiple if multiple > 1 else 2**row.stages)
+        default_size = 16 * (multiple if patches else 2**architecture.num_stages)
     return load_data(
         data,
         image_size=image_size,
         default_size=default_size,
         multiple=multiple,
-        crop=recipe.eval_crop,
-        seed=seed,
-        data_dir=data_dir,
+        **settings,
     )
 
 

@@ -96,6 +96,28 @@ def test_a_folder_may_have_the_name_of_a_data_set(tmp_path):
     assert data.image_size == (24, 24)
 
 
+def test_files_that_are_read_when_they_are_needed(tmp_path):
+    write_images(tmp_path / "set", ["a", "b"], 20)
+    now = cct_keras.load_data(tmp_path / "set", image_size=8)
+    later = cct_keras.load_data(tmp_path / "set", image_size=8, in_memory=False)
+    assert later.fingerprint == now.fingerprint
+    assert (later.mean, later.std) == (now.mean, now.std)
+    for split in ("train", "validation", "test"):
+        pairs = zip(now.batches(split), later.batches(split), strict=True)
+        for expected, found in pairs:
+            np.testing.assert_array_equal(found, expected)
+    (later.train.files[0]).unlink()
+    assert len(next(iter(later.batches("test")))) == len(later.test)
+
+
+def test_a_normalization_that_is_given():
+    color = ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+    data = cct_keras.load_data(arrays(), normalization=color)
+    assert (data.mean, data.std) == color
+    gray = cct_keras.load_data(arrays(), channels=1, normalization=color)
+    assert len(gray.mean) == 1
+
+
 def test_one_data_set_stays_what_it_is():
     data = cct_keras.load_data(arrays())
     assert cct_keras.load_data(data) is data

@@ -70,6 +70,27 @@ def test_evaluation_cuts_as_training_did():
         assert found.notes == ()
 
 
+def test_cuts_of_too_few_images_are_not_made():
+    few = cct_keras.load_data(arrays(40), smallest_cut=30)
+    assert [len(few.train), len(few.validation), len(few.test)] == [40, 0, 0]
+    assert few.notes == ("no test split, and 40 images are too few to cut one off",)
+    assert few.test.images.array.shape == (0, 8, 8, 3)
+    found = load_evaluation_data(
+        arrays(40), "test", **MODEL, trained_on=trained_on(few)
+    )
+    assert len(found.test) == 40
+    assert found.notes == (
+        "no test split: all 40 images are measured, with those that the model was "
+        "trained on",
+    )
+    enough = cct_keras.load_data(arrays(200), smallest_cut=30)
+    assert [len(enough.train), len(enough.validation), len(enough.test)] == [170, 0, 30]
+    found = load_evaluation_data(
+        arrays(200), "test", **MODEL, trained_on=trained_on(enough)
+    )
+    np.testing.assert_array_equal(found.test.images.array, enough.test.images.array)
+
+
 def test_evaluation_on_other_data_takes_all_images():
     data = cct_keras.load_data(arrays(60))
     for known in (None, trained_on(data)):

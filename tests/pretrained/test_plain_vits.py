@@ -10,6 +10,7 @@ import pytest
 from weights_server import as_bytes
 
 import cct_keras
+from cct_keras.cli.main import main
 from cct_keras.converter.timm import TABLE
 from cct_keras.models.architecture import Architecture
 
@@ -125,6 +126,34 @@ def test_a_variant_alone_names_its_only_weights(server):
             "dinov2_small", weights="dinov2_small.lvd142m", num_classes=3
         )
     assert model.output_shape == (None, 3)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.integration
+def test_a_probe_by_name(server, capsys):
+    """One command from nothing: what it brings is said before it is brought."""
+    generator = np.random.default_rng(0)
+    state = {
+        name: (0.02 * generator.standard_normal(array.shape)).astype("float16")
+        for name, array in dinov2("dinov2_small").items()
+    }
+    server.files[FILES["dinov2_small.lvd142m"][0]] = as_bytes(state)
+    command = ["probe", "digits", "--weights", "dinov2_small", "--image-size", "14"]
+    assert main(command) == 0
+    lines = capsys.readouterr().out.splitlines()
+    first, second = (x for x in lines if x.startswith("weights: "))
+    assert first.endswith("has to be downloaded first, about 87 MB")
+    assert second == (
+        "weights: dinov2_small.lvd142m, dinov2_small, 22,056,192 parameters without a "
+        "head; DINOv2: the best features for few images: k-NN and probes without "
+        "fine-tuning; 81.1 % linear probe on ImageNet"
+    )
+    assert "features: the class token" in "\n".join(lines)
+    assert any(line.startswith("k-NN, k = ") for line in lines)
+    assert main(command) == 0
+    again = capsys.readouterr().out
+    assert "downloaded" not in again
+    assert "found in the cache" in again
     assert len(server.requests) == 1
 
 

@@ -73,6 +73,36 @@ def test_by_tag(server):
         )
 
 
+def test_a_probe_says_what_it_has_to_download(server):
+    server.files[CIFAR10] = as_bytes(checkpoint(), "cct2-3x2_cifar10.pth")
+    pixels = np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3), "uint8")
+
+    def lines_of_probe():
+        lines = []
+        cct_keras.linear_probe(
+            (pixels, np.arange(12) % 2),
+            "cct_2_3x2_32",
+            weights="cifar10_legacy",
+            penalties=(1.0,),
+            verbose=True,
+            log=lines.append,
+        )
+        return lines
+
+    first, second = lines_of_probe(), lines_of_probe()
+    assert first[0] == (
+        f"weights: {server.url}{CIFAR10} has to be downloaded first, about 1 MB"
+    )
+    assert first[1] == second[0]
+    parameters = cct_keras.create_model("cct_2_3x2_32").count_params() - 1290
+    assert first[1] == (
+        f"weights: cifar10_legacy, cct_2_3x2_32, {parameters:,} parameters without a "
+        "head; Compact Transformers on CIFAR-10: small color images; 89.17 % top-1, "
+        "the best epoch on the test images"
+    )
+    assert len(server.requests) == 1
+
+
 def test_the_cache_keeps_full_precision(server):
     """Filled under one dtype policy, read under another."""
     state = checkpoint()
