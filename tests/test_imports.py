@@ -19,6 +19,7 @@ LEAVES = {
     "download",
     "errors",
     "geometry",
+    "hub",
     "import_hook",
     "model_files",
     "notes",

@@ -17,12 +17,13 @@ CENTER = 0.5
 
 
 def create_model(
-    variant: str, *, include_preprocessing: bool = False, **overrides
+    variant: str | None = None, *, include_preprocessing: bool = False, **overrides
 ) -> keras.Model:
-    """Builds a named variant.
+    """Builds a named variant, or the model that weights belong to.
 
     Args:
-        variant: One of `list_models()`, such as `"cct_7_3x1_32"`.
+        variant: One of `list_models()`, such as `"cct_7_3x1_32"`. Not needed with
+            `weights` other than a tag, which tell their architecture, named or not.
         include_preprocessing: Whether the model takes raw pixels: images of any size
             with values from 0 to 255. They are resized and normalized as the weights
             expect it; without weights that know, by a mean and a deviation of 0.5.
@@ -45,10 +46,12 @@ def create_model(
     >>> model.input_shape
     (None, None, None, 3)
     """
-    row = find_variant(variant)
-    arguments = {"name": variant, **constructor_arguments(row)}
     if overrides.get("num_classes", ...) is None:
         del overrides["num_classes"]
+    if variant is None:
+        return _create_from_weights(include_preprocessing, overrides)
+    row = find_variant(variant)
+    arguments = {"name": variant, **constructor_arguments(row)}
     source = None
     if overrides.get("weights") is not None:
         source = open_weights(overrides["weights"], variant=variant)
@@ -57,11 +60,34 @@ def create_model(
         arguments |= {name: decided[name] for name in decided if name in known}
         overrides = {**overrides, "weights": source}
     if include_preprocessing:
-        _put_preprocessing_first(variant, arguments, overrides, source)
+        _put_preprocessing_first(arguments, overrides, source)
     return build_family(row.family, arguments, overrides)
 
 
-def _put_preprocessing_first(variant, arguments, overrides, source):
+def _create_from_weights(include_preprocessing, overrides):
+    if overrides.get("weights") is None:
+        raise ValueError(
+            "create_model: give a `variant`, or `weights` that tell their architecture"
+        )
+    source = open_weights(overrides["weights"])
+    overrides = {**overrides, "weights": source}
+    arguments = _constructor_arguments(source.architecture, overrides)
+    told = {**arguments, **overrides}
+    if told["num_heads"] is None:
+        raise ValueError(
+            f"create_model: {source.name} does not tell its heads: pass num_heads=..."
+        )
+    if None in (told["input_shape"] or ()) and told.get("input_tensor") is None:
+        raise ValueError(
+            f"create_model: {source.name} does not tell the size of its images: pass "
+            "input_shape=(height, width, channels)"
+        )
+    if include_preprocessing:
+        _put_preprocessing_first(arguments, overrides, source)
+    return build_family(source.architecture.family, arguments, overrides)
+
+
+def _put_preprocessing_first(arguments, overrides, source):
     """Makes the layer's output the input of the model to be built."""
     if overrides.get("input_tensor") is not None:
         raise ValueError(
@@ -85,7 +111,7 @@ def _put_preprocessing_first(variant, arguments, overrides, source):
     settings.setdefault("mean", (CENTER,) * channels)
     settings.setdefault("std", (CENTER,) * channels)
     asked = overrides.get("num_classes") or overrides.get("classes")
-    num_classes = asked or arguments["num_classes"]
+    num_classes = asked or arguments.get("num_classes", 0)
     if not overrides.get("include_top", True):
         num_classes = 0
     if len(settings.get("class_names") or ()) != num_classes:
@@ -103,6 +129,11 @@ def build_architecture(architecture: Architecture, **overrides) -> keras.Model:
         architecture: The architecture.
         **overrides: Constructor arguments in the place of its own.
     """
+    arguments = _constructor_arguments(architecture, overrides)
+    return build_family(architecture.family, arguments, overrides)
+
+
+def _constructor_arguments(architecture, overrides):
     arguments = dict(architecture.arguments)
     if not architecture.num_classes:
         del arguments["num_classes"]
@@ -114,7 +145,7 @@ def build_architecture(architecture: Architecture, **overrides) -> keras.Model:
                 arguments["pooling"] = architecture.top_pooling
     if architecture.variant is not None:
         arguments["name"] = architecture.variant
-    return build_family(architecture.family, arguments, overrides)
+    return arguments
 
 
 def build_family(family: str, arguments: dict, overrides: dict) -> keras.Model:

@@ -12,13 +12,21 @@ import numpy as np
 from cct_keras.cache import file_hash
 from cct_keras.converter.conversion import arrays_by_path
 from cct_keras.converter.formats import open_checkpoint
+from cct_keras.converter.hub_config import NOTHING
+from cct_keras.converter.hub_model import HubModel
+from cct_keras.converter.hub_model import named_after
+from cct_keras.converter.hub_model import open_hub_model
 from cct_keras.converter.infer import infer
+from cct_keras.converter.infer import weight_shapes
 from cct_keras.download import download
 from cct_keras.download import forget_on_error
 from cct_keras.download import is_url
+from cct_keras.errors import CheckpointError
+from cct_keras.hub import is_hub
 from cct_keras.models.architecture import Architecture
 from cct_keras.models.inspection import architecture_of
 from cct_keras.models.transfer import fill
+from cct_keras.models.transfer import list_problems
 from cct_keras.pretrained.catalog import CURRENT
 from cct_keras.pretrained.catalog import DEIT
 from cct_keras.pretrained.catalog import GOOGLE
@@ -133,7 +141,8 @@ class WeightSource:
     def preprocessing(self, channels: int) -> dict:
         """Arguments of a `Preprocessing` layer for images of these channels."""
         if self.mean is None or len(self.mean) != channels:
-            return {}
+            names = self._preprocessing.get("class_names")
+            return {} if names is None else {"class_names": tuple(names)}
         names = ("crop", "interpolation", "trained_on")
         settings = {
             k: self._preprocessing[k] for k in names if k in self._preprocessing
@@ -185,8 +194,8 @@ def open_weights(
 
     Args:
         weights: A tag of known weights; a `.keras`, `.weights.h5` or foreign checkpoint
-            file; the folder of a run; a URL; a mapping of arrays; or a `WeightSource`,
-            which is returned as it is.
+            file; the folder of a run; a URL; `hf://user/repo` on the hub; a mapping of
+            arrays; or a `WeightSource`, which is returned as it is.
         variant: The named variant they are for.
         model: The model they are for. A tag needs this or a variant.
         body_only: Whether to return `None` for a tag, instead of downloading its file.
@@ -196,6 +205,10 @@ def open_weights(
     """
     if isinstance(weights, WeightSource):
         return weights
+    if is_hub(weights):
+        weights = open_hub_model(weights)
+    if isinstance(weights, HubModel):
+        return _open_hub_model(weights)
     if not isinstance(weights, (str, os.PathLike, Mapping)):
         raise ValueError(
             "`weights` must be a tag, a file, the folder of a run or a mapping of "
@@ -254,7 +267,7 @@ def find_run_model(weights) -> pathlib.Path | None:
 # === Forms ===
 
 
-def _open_keras_file(path, name, row=None):
+def _open_keras_file(path, name, row=None, told=NOTHING):
     found = read_keras_file(path)
     return WeightSource(
         name,
@@ -262,7 +275,7 @@ def _open_keras_file(path, name, row=None):
         found.arrays,
         states_settings=found.states_settings,
         row=row,
-        preprocessing=found.preprocessing,
+        preprocessing={**told.preprocessing, **(found.preprocessing or {})},
     )
 
 
@@ -273,11 +286,38 @@ def _open_checkpoint(source, name, row=None):
         name,
         architecture,
         arrays_by_path(checkpoint, architecture),
-        states_settings=checkpoint.record is not None,
-        tells_activation=checkpoint.record is not None or row is not None,
+        states_settings=checkpoint.states_settings,
+        tells_activation=checkpoint.tells_activation or row is not None,
         name_of=checkpoint.table.name_of,
         row=row,
+        preprocessing=checkpoint.told.preprocessing,
     )
+
+
+def _open_hub_model(model):
+    if not model.is_keras:
+        return _open_checkpoint(model, model.address)
+    with named_after(model.address, model.path):
+        source = _open_keras_file(model.path, model.address, told=model.told)
+        _check_all_is_known(source)
+    return source
+
+
+def _check_all_is_known(source):
+    """Refuses a file of a stranger that is not what it says, before it is built."""
+    expected = weight_shapes(source.architecture)
+    found = {path: array.shape for path, array in source.arrays.items()}
+    problems = list_problems(
+        [path for path in expected if path not in found],
+        [path for path in found if path not in expected],
+        [
+            f"{path} {found[path]} for {shape}"
+            for path, shape in expected.items()
+            if path in found and found[path] != shape
+        ],
+    )
+    if problems:
+        raise CheckpointError(f"{source.name} is no model of this package: {problems}")
 
 
 def _open_tag(tag, variant, model):
