@@ -314,6 +314,9 @@ def _explained(error, address, done):
     from huggingface_hub import constants
     from huggingface_hub import errors
 
+    while type(error) is RuntimeError and isinstance(error.__cause__, Exception):
+        # So the client says which of several files it was.
+        error = error.__cause__
     repo, endpoint = address.repo, constants.ENDPOINT
     login = "`hf auth login`, or the environment variable HF_TOKEN"
     status = getattr(getattr(error, "response", None), "status_code", None)

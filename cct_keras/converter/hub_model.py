@@ -54,12 +54,14 @@ class HubModel(NamedTuple):
         name: The file in the repository.
         path: The file in the cache.
         told: What the repository tells of it beside its tensors.
+        origin: Where exactly it comes from, in words.
     """
 
     address: str
     name: str
     path: pathlib.Path
     told: Told
+    origin: str = ""
 
     @property
     def is_keras(self) -> bool:
@@ -87,21 +89,15 @@ def open_hub_model(address: str) -> HubModel:
         for document in hub_config.DOCUMENTS
         if posixpath.join(folder, document) in repository.files
     }
-    commit = (repository.commit or "unknown")[:8]
-    logger.info(
-        "%s: %s of commit %s is taken%s",
-        address,
-        name,
-        commit,
-        ", from the cache, for the hub cannot be reached"
-        if repository.is_from_cache
-        else "",
-    )
+    origin = f"{name} of {address}, commit {(repository.commit or 'unknown')[:8]}"
+    if repository.is_from_cache:
+        origin += ", from the cache, for the hub cannot be reached"
+    logger.info("the weights are %s", origin)
     try:
         told = hub_config.read_documents(documents, posixpath.basename(name))
     except CheckpointError as error:
         raise CheckpointError(f"{address}: {error}") from error
-    return HubModel(address, name, path, told)
+    return HubModel(address, name, path, told, origin)
 
 
 def read_folder(path: pathlib.Path) -> HubModel:

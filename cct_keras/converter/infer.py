@@ -171,6 +171,11 @@ def infer(
     arguments["input_shape"] = (*size, channels)
     architecture = Architecture(family, arguments, grid)
     _check_strictly(architecture, checkpoint)
+    if record is not None and not architecture.size_fits_grid:
+        raise CheckpointError(
+            f"the file records images of {architecture.arguments['input_shape'][:2]}, "
+            f"and has positions for {architecture.grid} tokens"
+        )
     return architecture
 
 

@@ -62,6 +62,7 @@ class WeightSource:
         positional_embedding: Kind of its positions; `None` if it has none.
         mean: Mean of each channel, as the images were normalized, if known.
         std: Deviation of each channel, likewise.
+        notes: What to say of where they come from.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class WeightSource:
         name_of=str,
         row: Weights | None = None,
         preprocessing: Mapping | None = None,
+        notes: tuple[str, ...] = (),
     ):
         self.name = name
         self.architecture = architecture
@@ -82,6 +84,7 @@ class WeightSource:
         self.states_settings = states_settings
         self.tells_activation = tells_activation
         self.row = row
+        self.notes = notes
         self.num_classes = architecture.num_classes
         self.positional_embedding = architecture.arguments["positional_embedding"]
         self._name_of = name_of
@@ -296,15 +299,23 @@ def _open_checkpoint(source, name, row=None):
 
 def _open_hub_model(model):
     if not model.is_keras:
-        return _open_checkpoint(model, model.address)
-    with named_after(model.address, model.path):
-        source = _open_keras_file(model.path, model.address, told=model.told)
-        _check_all_is_known(source)
+        source = _open_checkpoint(model, model.address)
+    else:
+        with named_after(model.address, model.path):
+            source = _open_keras_file(model.path, model.address, told=model.told)
+            _check_all_is_known(source)
+    if model.origin:
+        source.notes = (f"weights: {model.origin}",)
     return source
 
 
 def _check_all_is_known(source):
     """Refuses a file of a stranger that is not what it says, before it is built."""
+    if not source.architecture.size_fits_grid:
+        raise CheckpointError(
+            f"{source.name} is no model of this package: its positions are not for "
+            f"images of {source.architecture.arguments['input_shape'][:2]}"
+        )
     expected = weight_shapes(source.architecture)
     found = {path: array.shape for path, array in source.arrays.items()}
     problems = list_problems(

@@ -83,7 +83,7 @@ def test_a_repository_of_transformers(hub):
     )
     with collected_notes() as notes:
         model = cct_keras.convert("hf://me/vit")
-    assert any(f"model.safetensors of commit {commit[:8]}" in note for note in notes)
+    assert f"model.safetensors of hf://me/vit, commit {commit[:8]}" in notes[0]
     x = reference.random_images(case["name"], (1, *case["input_shape"]))
     expected = cct_keras.convert(state, num_heads=case["num_heads"])
     np.testing.assert_array_equal(predict(model, x), predict(expected, x))
