@@ -33,6 +33,7 @@ OTHER_TYPES = ("datasets/", "spaces/", "buckets/", "kernels/")
 # The largest JSON file that is read; that of a thousand classes has 70 kB.
 LARGEST_DOCUMENT = 2**24
 MOST_LISTED = 8
+LONGEST_REASON = 200
 
 
 class Address(NamedTuple):
@@ -132,8 +133,10 @@ class Repository:
                 )
             self.commit = found.sha
             self.files = {x.rfilename: x.size for x in found.siblings or ()}
-        except _Unreachable:
-            cached = _find_cached(self.address)
+        except DownloadError as error:
+            cached = None
+            if _is_unreachable(error.__cause__):
+                cached = _find_cached(self.address)
             if cached is None:
                 raise
             self.commit, self._cached = cached
@@ -278,13 +281,9 @@ def upload_folder(
 
 # === The client ===
 
-
 # Where errors of the network come from, in the versions of the client.
 NETWORK = ("httpx", "httpx2", "httpcore", "httpcore2", "requests", "urllib3")
-
-
-class _Unreachable(DownloadError):
-    """The hub does not answer; the cache may."""
+LOGIN = "`hf auth login`, or the environment variable HF_TOKEN"
 
 
 def _client():
@@ -306,53 +305,65 @@ def _plain_errors(address, done="read") -> Iterator[None]:
     except CCTKerasError:
         raise
     except Exception as error:
-        # Each version of the client has other errors of the network below it.
-        raise _explained(error, address, done) from error
+        while type(error) is RuntimeError and isinstance(error.__cause__, Exception):
+            # So the client says which of several files it was.
+            error = error.__cause__
+        raise DownloadError(_explained(error, address, done)) from error
 
 
 def _explained(error, address, done):
     from huggingface_hub import constants
     from huggingface_hub import errors
 
-    while type(error) is RuntimeError and isinstance(error.__cause__, Exception):
-        # So the client says which of several files it was.
-        error = error.__cause__
-    repo, endpoint = address.repo, constants.ENDPOINT
-    login = "`hf auth login`, or the environment variable HF_TOKEN"
-    status = getattr(getattr(error, "response", None), "status_code", None)
+    repo, endpoint, status = address.repo, constants.ENDPOINT, _status_of(error)
     reason = one_line(str(error).strip().partition("\n")[0]) or type(error).__name__
+    if len(reason) > LONGEST_REASON:
+        reason = f"{reason[:LONGEST_REASON]}..."
+    # The gated one is a kind of the one after it.
     if isinstance(error, errors.GatedRepoError):
-        return DownloadError(
+        return (
             f"{repo} is gated: accept its terms at {endpoint}/{repo}, and log in "
-            f"({login})"
+            f"({LOGIN})"
         )
     if isinstance(error, errors.RepositoryNotFoundError):
-        return DownloadError(
+        return (
             f"{endpoint} has no model {repo}, or shows it to its members only: check "
-            f"the name, or log in ({login})"
+            f"the name, or log in ({LOGIN})"
         )
     if isinstance(error, errors.RevisionNotFoundError):
-        return DownloadError(
+        return (
             f"{repo} has no revision {address.revision!r}: name a branch, a tag or a "
             "whole commit"
         )
-    if isinstance(error, errors.HFValidationError):
-        return DownloadError(f"{repo} cannot be {done}: {reason}")
     if status in (401, 403):
-        return DownloadError(
+        return (
             f"{repo} cannot be {done} ({status}): the token is wrong or has no right "
-            f"to it; log in again ({login})"
+            f"to it; log in again ({LOGIN})"
         )
     if isinstance(error, errors.OfflineModeIsEnabled):
-        return _Unreachable(
+        return (
             f"{address} is not in the cache, and HF_HUB_OFFLINE forbids to ask for it"
         )
-    network = (
-        isinstance(error, OSError) or type(error).__module__.split(".")[0] in NETWORK
-    )
-    if (network and status is None) or (status or 0) >= 500:
-        return _Unreachable(
+    if _is_unreachable(error):
+        return (
             f"{endpoint} cannot be reached ({reason}); with a local copy pass its path "
             "instead"
         )
-    return DownloadError(f"{repo} cannot be {done}: {reason}")
+    return f"{repo} cannot be {done}: {reason}"
+
+
+def _is_unreachable(error):
+    """Whether there was no answer at all; then the cache may have one."""
+    from huggingface_hub import errors
+
+    status, source = _status_of(error), type(error).__module__.partition(".")[0]
+    network = isinstance(error, OSError) or source in NETWORK
+    return (
+        isinstance(error, errors.OfflineModeIsEnabled)
+        or (network and status is None)
+        or (status or 0) >= 500
+    )
+
+
+def _status_of(error):
+    return getattr(getattr(error, "response", None), "status_code", None)

@@ -378,4 +378,6 @@ class _Document(NamedTuple):
 
 
 def _is_number(value):
-    return type(value) in (int, float) and math.isfinite(value)
+    # Python's integers have no end, and those of JSON neither.
+    is_small = type(value) is int and abs(value) < 2**53
+    return is_small or (type(value) is float and math.isfinite(value))
