@@ -293,6 +293,32 @@ def test_files_of_strangers_that_lie(hub, run):
         cct_keras.create_model(weights="hf://me/bad")
 
 
+def test_what_keras_itself_uploads(hub, tmp_path):
+    """`model.save("hf://user/repo")`: weights with a config of Keras beside them."""
+    model = small_model("CVT")
+    model.save_weights(tmp_path / "model.weights.h5")
+    content = (tmp_path / "model.weights.h5").read_bytes()
+    config = {"module": "keras", "class_name": "Functional", "config": {}}
+    hub.put("me/it", model__weights__h5=content, config__json=config)
+    x = np.random.default_rng(0).standard_normal((2, 16, 16, 3)).astype("float32")
+    loaded = cct_keras.create_model(weights="hf://me/it")
+    np.testing.assert_array_equal(predict(loaded, x), predict(model, x))
+    with pytest.warns(UserWarning, match="does not tell how its images are normalized"):
+        cct_keras.load_classifier("hf://me/it")
+
+
+def test_a_model_without_a_variant_needs_weights_that_tell(tmp_path):
+    with pytest.raises(ValueError, match="give a `variant`, or `weights`"):
+        cct_keras.create_model(num_classes=3)
+    with pytest.raises(ValueError, match="needs a variant that it belongs to"):
+        cct_keras.create_model(weights="cifar10_jpeg")
+    model = small_model("ViT", num_heads=4)
+    model.save(tmp_path / "vit.keras")
+    x = np.random.default_rng(0).standard_normal((2, 16, 16, 3)).astype("float32")
+    loaded = cct_keras.create_model(weights=tmp_path / "vit.keras")
+    np.testing.assert_array_equal(predict(loaded, x), predict(model, x))
+
+
 @pytest.mark.integration
 def test_by_commands_alone(tmp_path):
     """Processes of their own, which know the hub by their environment."""
