@@ -248,10 +248,17 @@ def _read_open_clip(document):
 # === This package ===
 
 
-def _own_preprocessing(own):
-    document = own.section("preprocessing")
-    if document is None:
-        return _with_names({}, own.names("class_names"))
+def check_preprocessing(name: str, values: Mapping) -> dict:
+    """Arguments of a `Preprocessing` layer in a file of a stranger.
+
+    Args:
+        name: What errors call the file.
+        values: The arguments.
+
+    Returns:
+        Those of them that describe images and classes, each checked.
+    """
+    document = _Document(name, values)
     mean, std = document.numbers("mean"), document.numbers("std")
     if mean is None or std is None or len(mean) != len(std) or min(std) <= 0:
         raise document.refused("std", "one number above 0 for each `mean`")
@@ -261,7 +268,24 @@ def _own_preprocessing(own):
         found["crop"] = crop
     if document.text("interpolation") in INTERPOLATIONS.values():
         found["interpolation"] = document.text("interpolation")
-    return _with_names(found, own.names("class_names"))
+    trained_on = document.section("trained_on")
+    if trained_on is not None:
+        cut = trained_on.section("cut")
+        for key in cut.values if cut else ():
+            cut.number(key, 0, 2**53)
+        found["trained_on"] = {
+            "name": trained_on.text("name"),
+            "fingerprint": trained_on.text("fingerprint"),
+            "cut": cut and dict(cut.values),
+        }
+    return _with_names(found, document.names("class_names"))
+
+
+def _own_preprocessing(own):
+    document = own.section("preprocessing")
+    if document is None:
+        return {}
+    return check_preprocessing(own.name, document.values)
 
 
 # === Values ===

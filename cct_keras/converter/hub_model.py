@@ -84,16 +84,16 @@ def open_hub_model(address: str) -> HubModel:
             shards = sorted(set(read_index(path).values()))
         for shard in shards:
             repository.get(posixpath.join(folder, shard))
-    documents = {
-        document: repository.read_document(posixpath.join(folder, document))
-        for document in hub_config.DOCUMENTS
-        if posixpath.join(folder, document) in repository.files
-    }
     origin = f"{name} of {address}, commit {(repository.commit or 'unknown')[:8]}"
     if repository.is_from_cache:
         origin += ", from the cache, for the hub cannot be reached"
     logger.info("the weights are %s", origin)
     try:
+        documents = {
+            document: repository.read_document(posixpath.join(folder, document))
+            for document in hub_config.DOCUMENTS
+            if posixpath.join(folder, document) in repository.files
+        }
         told = hub_config.read_documents(documents, posixpath.basename(name))
     except CheckpointError as error:
         raise CheckpointError(f"{address}: {error}") from error

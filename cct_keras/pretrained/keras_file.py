@@ -20,6 +20,7 @@ from cct_keras.converter.infer import published_heads
 from cct_keras.converter.read import UNPACKED_LIMIT
 from cct_keras.converter.read import UNPACKED_RATIO
 from cct_keras.errors import CheckpointError
+from cct_keras.errors import one_line
 from cct_keras.layers.position_embedding import kind_of_table
 from cct_keras.layers.settings import KEY as SETTINGS
 from cct_keras.layers.settings import load_settings
@@ -31,6 +32,7 @@ from cct_keras.models.inspection import architecture_from_layers
 from cct_keras.models.transfer import POSITIONS
 
 SUFFIXES = (".keras", ".weights.h5")
+LONGEST_REASON = 200
 NORMS = ("norm", "norm1", "norm2", "norm_pre", "fc_norm")
 # Weights that are neither of a linear layer nor of a normalization.
 OWN_NAMES = {
@@ -65,14 +67,16 @@ def read_keras_file(path: pathlib.Path) -> KerasFile:
             return _read_archive(path)
         return _read_weights(path)
     except KeyError as error:
+        reason = one_line(str(error))[:LONGEST_REASON]
         raise CheckpointError(
-            f"{path} holds no weights of this package: there is no {error}"
+            f"{path} holds no weights of this package: there is no {reason}"
         ) from error
     except CheckpointError:
         raise
     except Exception as error:
         # Whatever a damaged file makes the readers stumble over.
-        raise CheckpointError(f"{path} is not a readable file: {error}") from error
+        reason = one_line(str(error))[:LONGEST_REASON]
+        raise CheckpointError(f"{path} is not a readable file: {reason}") from error
 
 
 # === .keras ===

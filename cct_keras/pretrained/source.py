@@ -12,7 +12,7 @@ import numpy as np
 from cct_keras.cache import file_hash
 from cct_keras.converter.conversion import arrays_by_path
 from cct_keras.converter.formats import open_checkpoint
-from cct_keras.converter.hub_config import NOTHING
+from cct_keras.converter.hub_config import check_preprocessing
 from cct_keras.converter.hub_model import HubModel
 from cct_keras.converter.hub_model import named_after
 from cct_keras.converter.hub_model import open_hub_model
@@ -270,15 +270,18 @@ def find_run_model(weights) -> pathlib.Path | None:
 # === Forms ===
 
 
-def _open_keras_file(path, name, row=None, told=NOTHING):
+def _open_keras_file(path, name, row=None, of_a_stranger=False):
     found = read_keras_file(path)
+    preprocessing = found.preprocessing
+    if of_a_stranger and preprocessing is not None:
+        preprocessing = check_preprocessing(name, preprocessing)
     return WeightSource(
         name,
         found.architecture,
         found.arrays,
         states_settings=found.states_settings,
         row=row,
-        preprocessing={**told.preprocessing, **(found.preprocessing or {})},
+        preprocessing=preprocessing,
     )
 
 
@@ -302,7 +305,7 @@ def _open_hub_model(model):
         source = _open_checkpoint(model, model.address)
     else:
         with named_after(model.address, model.path):
-            source = _open_keras_file(model.path, model.address, told=model.told)
+            source = _open_keras_file(model.path, model.address, of_a_stranger=True)
             _check_all_is_known(source)
     if model.origin:
         source.notes = (f"weights: {model.origin}",)

@@ -296,12 +296,7 @@ def _config(architecture, preprocessing, version):
         "architecture": json.loads(architecture.to_json()),
     }
     if preprocessing is not None:
-        names = preprocessing["class_names"]
-        own["preprocessing"] = {
-            name: preprocessing[name]
-            for name in ("mean", "std", "crop", "interpolation")
-        }
-        own["class_names"] = None if names is None else list(names)
+        own["preprocessing"] = preprocessing
     return {"library_name": "keras", OWN: own}
 
 

@@ -18,7 +18,9 @@ from small import small_model
 import cct_keras
 from cct_keras.cli import main as cli
 from cct_keras.cli.train import _recipe_fields
+from cct_keras.errors import DownloadError
 from cct_keras.errors import PublishError
+from cct_keras.hub import upload_folder
 from cct_keras.inference.metrics import classification_metrics
 from cct_keras.pretrained.source import open_weights
 from cct_keras.publishing.retraining import training_command
@@ -99,7 +101,8 @@ def test_a_run_goes_to_the_hub_and_comes_back(hub, run, tmp_path, capsys):
         cct_keras.load_classifier("hf://me/digits"),
     ):
         np.testing.assert_array_equal(predict(model, PIXELS), expected)
-        assert model.get_layer("preprocessing").class_names == NAMES
+        found, own = (x.get_layer("preprocessing") for x in (model, original))
+        assert found.get_config() == own.get_config()
     body = cct_keras.convert("hf://me/digits")
     normalized = predict(original.get_layer("preprocessing"), PIXELS)
     np.testing.assert_array_equal(predict(body, normalized), expected)
@@ -108,9 +111,6 @@ def test_a_run_goes_to_the_hub_and_comes_back(hub, run, tmp_path, capsys):
     # Who publishes again replaces nothing unasked.
     assert cli.main([*command, "--out", str(out), "--dry-run"]) == 2
     assert "exists; --force replaces it" in capsys.readouterr().err
-    assert cli.main([*command, "--out", str(out), "--dry-run", "--force"]) == 0
-    assert "nothing was uploaded" in capsys.readouterr().out
-    assert len(hub.repos["me/digits"]) == 1
 
 
 def test_the_card(run, tmp_path):
@@ -147,6 +147,17 @@ def test_the_card(run, tmp_path):
     assert str(run) not in card.content
 
 
+@pytest.mark.integration
+def test_a_folder_is_replaced_if_asked(run, tmp_path, capsys):
+    command = ["publish", str(run), "me/digits", "--dry-run"]
+    command += ["--out", str(tmp_path / "out"), "--force"]
+    for _ in range(2):
+        assert cli.main(command) == 0
+        assert "nothing was uploaded" in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.integration
 def test_what_the_card_says_of_an_unknown_model(tmp_path):
     model = small_model("ViT")
     made = cct_keras.publish(model, "me/vit", out=tmp_path / "vit", dry_run=True)
@@ -237,19 +248,28 @@ def test_a_folder_of_somebody_else_stays(tmp_path):
     folder.mkdir()
     (folder / "thesis.txt").write_text("years of work")
     with pytest.raises(PublishError, match="overwrite=True replaces it"):
-        publish_to(folder, small_model("CCT"))
+        publish_to(folder, "any.keras")
     with pytest.raises(PublishError, match="was not written by this command"):
         cct_keras.publish(
-            small_model("CCT"), "me/it", out=folder, dry_run=True, overwrite=True
+            "any.keras", "me/it", out=folder, dry_run=True, overwrite=True
         )
     assert [path.name for path in folder.iterdir()] == ["thesis.txt"]
 
 
-def test_without_the_right_token(hub, run, tmp_path, monkeypatch):
+def test_without_the_right_token(hub, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
-    with pytest.raises(PublishError, match=r"cannot be written \(401\): the token"):
-        cct_keras.publish(run, "me/digits")
+    (tmp_path / "README.md").write_text("---\nlicense: mit\n---\n")
+    with pytest.raises(DownloadError, match=r"cannot be written \(401\): the token"):
+        upload_folder(tmp_path, "me/digits", private=False, message="first")
     assert not hub.repos.get("me/digits")
+
+
+def test_a_private_repository(hub, tmp_path):
+    (tmp_path / "README.md").write_text("---\nlicense: mit\n---\n")
+    url = upload_folder(tmp_path, "me/mine", private=True, message="first")
+    assert url == f"{hub.url}/me/mine"
+    assert hub.private == {"me/mine"}
+    assert set(hub.files("me/mine")) == {"README.md"}
 
 
 def test_files_of_strangers_that_lie(hub, run):
@@ -276,7 +296,15 @@ def test_files_of_strangers_that_lie(hub, run):
     def wider_layers(layers):
         layers["block_0"]["config"]["hidden_dim"] = 10**12
 
+    def other_normalization(layers):
+        layers["preprocessing"]["config"]["mean"] = ["0.5"]
+
+    def other_names(layers):
+        layers["preprocessing"]["config"]["class_names"] = {"__reduce__": "os.system"}
+
     for change, message in (
+        (other_normalization, "`mean` must be a list of a few numbers"),
+        (other_names, "`class_names` must be a list of at most"),
         (larger_images, "its positions are not for images of (1000000, 1000000)"),
         (wider_layers, "no model of this package: shapes: block_0/feed_forward"),
         (lambda layers: layers["block_0"].clear(), "there is no 'class_name'"),
