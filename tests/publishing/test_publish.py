@@ -258,15 +258,19 @@ def test_a_folder_of_somebody_else_stays(tmp_path):
 
 def test_without_the_right_token(hub, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
-    (tmp_path / "README.md").write_text("---\nlicense: mit\n---\n")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "README.md").write_text("---\nlicense: mit\n---\n")
     with pytest.raises(DownloadError, match=r"cannot be written \(401\): the token"):
-        upload_folder(tmp_path, "me/digits", private=False, message="first")
+        upload_folder(folder, "me/digits", private=False, message="first")
     assert not hub.repos.get("me/digits")
 
 
 def test_a_private_repository(hub, tmp_path):
-    (tmp_path / "README.md").write_text("---\nlicense: mit\n---\n")
-    url = upload_folder(tmp_path, "me/mine", private=True, message="first")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "README.md").write_text("---\nlicense: mit\n---\n")
+    url = upload_folder(folder, "me/mine", private=True, message="first")
     assert url == f"{hub.url}/me/mine"
     assert hub.private == {"me/mine"}
     assert set(hub.files("me/mine")) == {"README.md"}
