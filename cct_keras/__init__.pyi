@@ -38,6 +38,8 @@ from cct_keras.pretrained.catalog import class_names as class_names
 from cct_keras.pretrained.catalog import list_models as list_models
 from cct_keras.pretrained.catalog import list_weights as list_weights
 from cct_keras.pretrained.preprocess import preprocess_input as preprocess_input
+from cct_keras.publishing.publish import Publication as Publication
+from cct_keras.publishing.publish import publish as publish
 from cct_keras.recipes.recipe import Recipe as Recipe
 from cct_keras.recipes.rows import list_recipes as list_recipes
 from cct_keras.training.probe import linear_probe as linear_probe

@@ -20,8 +20,10 @@ TIMEOUT = 30
 
 
 def is_url(source) -> bool:
-    """Whether a source is an http(s) address."""
-    return isinstance(source, str) and source.startswith(("http://", "https://"))
+    """Whether a source is an address, of the web or of the hub; see `hub.is_hub`."""
+    return isinstance(source, str) and source.startswith(
+        ("http://", "https://", "hf://")
+    )
 
 
 def download(*urls: str, sha256: str | None = None) -> pathlib.Path:

@@ -33,6 +33,10 @@ class DownloadError(CCTKerasError, ValueError):
     """A file that could not be downloaded."""
 
 
+class PublishError(CCTKerasError, ValueError):
+    """A model that cannot be published as asked."""
+
+
 class RunError(CCTKerasError, RuntimeError):
     """A training run that cannot go on."""
 

@@ -19,6 +19,7 @@ LEAVES = {
     "download",
     "errors",
     "geometry",
+    "hub",
     "import_hook",
     "model_files",
     "notes",
@@ -56,6 +57,7 @@ ALLOWED = {
         "recipes",
         *STORED,
     },
+    "publishing": {"training", "inference", "recipes", *STORED},
     "benchmarking": {"training", "finetuning", "inference", "recipes", *STORED},
     # The public face: the table of names and what Keras has to know.
     "registration": {"layers", "finetuning", "distillation", "training"},

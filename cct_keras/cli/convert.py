@@ -8,6 +8,7 @@ from cct_keras.checks import ACTIVATIONS
 from cct_keras.cli.printing import print_notes
 from cct_keras.cli.quiet import import_keras_quietly
 from cct_keras.errors import CheckpointError
+from cct_keras.hub import is_hub
 from cct_keras.notes import collected_notes
 
 # Largest difference of the logits that the self-check accepts.
@@ -25,7 +26,7 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "source",
         help="a .pth, .pt, .bin, .ckpt, .pth.zip, .safetensors, .npz or .keras file, "
-        "or a URL",
+        "a URL, or hf://user/repo on the Hugging Face Hub",
     )
     parser.add_argument(
         "out",
@@ -146,23 +147,37 @@ def _check_suffix(out, to):
 
 def _read(arguments, overrides):
     """The checkpoint that the source is, or would be, and its architecture."""
+    from cct_keras.converter.conversion import build_keras_model
     from cct_keras.converter.conversion import known_arguments
     from cct_keras.converter.formats import open_checkpoint
+    from cct_keras.converter.hub_model import open_hub_model
     from cct_keras.converter.infer import check_complete
     from cct_keras.converter.infer import infer
 
-    if arguments.source.endswith(".keras"):
-        return _read_keras(arguments)
+    source = arguments.source
     with _printed_notes(arguments.speak):
-        checkpoint = open_checkpoint(arguments.source, arguments.entry)
+        if is_hub(source):
+            source = open_hub_model(source)
+            if source.is_keras:
+                return _read_keras(arguments, lambda: build_keras_model(source))
+        elif source.endswith(".keras"):
+            return _read_keras(arguments, lambda: _load_keras(source))
+        checkpoint = open_checkpoint(source, arguments.entry)
     architecture = infer(checkpoint, arguments.grid, known_arguments(overrides))
     check_complete(architecture)
     return checkpoint, architecture
 
 
-def _read_keras(arguments):
+def _load_keras(source):
     import keras
 
+    try:
+        return keras.models.load_model(source, compile=False)
+    except Exception as error:
+        raise CheckpointError(f"{source} cannot be loaded: {error}") from error
+
+
+def _read_keras(arguments, load):
     from cct_keras.converter.conversion import to_checkpoint
     from cct_keras.converter.conversion import warn_of_lost_layers
     from cct_keras.converter.infer import check_complete
@@ -172,19 +187,14 @@ def _read_keras(arguments):
             f"{arguments.source} is a Keras file already: write a .weights.h5 file, or "
             "use --to torch"
         )
-    try:
-        model = keras.models.load_model(arguments.source, compile=False)
-    except Exception as error:
-        message = f"{arguments.source} cannot be loaded: {error}"
-        raise CheckpointError(message) from error
+    model = load()
     checkpoint, architecture = to_checkpoint(model)
     if not architecture.num_classes:
         raise CheckpointError(
             f"{arguments.source} has no top; the original classes need one"
         )
     check_complete(architecture)
-    with _printed_notes(arguments.speak):
-        warn_of_lost_layers(model)
+    warn_of_lost_layers(model)
     return checkpoint, architecture
 
 

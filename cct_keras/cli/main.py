@@ -25,6 +25,7 @@ COMMANDS = (
     "export",
     "benchmark",
     "convert",
+    "publish",
 )
 
 

@@ -14,8 +14,8 @@ DATA_HELP = (
 )
 MODEL_HELP = (
     "a .keras file or a run folder that `train` wrote, an .onnx, .tflite or .xml file "
-    "or SavedModel that `export` wrote, or VARIANT.TAG of known weights, such as "
-    "cct_2_3x2_32.cifar10_jpeg"
+    "or SavedModel that `export` wrote, hf://user/repo on the Hugging Face Hub, or "
+    "VARIANT.TAG of known weights, such as cct_2_3x2_32.cifar10_jpeg"
 )
 
 

@@ -102,7 +102,8 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "--weights",
         help="start from a tag (see `cct-keras list --pretrained`), a .keras, "
-        ".weights.h5 or PyTorch file, or a run folder (default: random weights)",
+        ".weights.h5 or PyTorch file, hf://user/repo, or a run folder (default: random "
+        "weights)",
     )
     parser.add_argument(
         "--out",

@@ -12,12 +12,15 @@ from cct_keras.atomic_file import atomic_file
 from cct_keras.converter.formats import NAME_TABLES
 from cct_keras.converter.formats import Checkpoint
 from cct_keras.converter.formats import open_checkpoint
+from cct_keras.converter.hub_model import HubModel
+from cct_keras.converter.hub_model import open_hub_model
 from cct_keras.converter.infer import check_complete
 from cct_keras.converter.infer import expected_weights
 from cct_keras.converter.infer import infer
 from cct_keras.converter.reference import forward
 from cct_keras.converter.safetensors_file import write_safetensors
 from cct_keras.errors import CheckpointError
+from cct_keras.hub import is_hub
 from cct_keras.models.architecture import HIDDEN_FILTERS
 from cct_keras.models.architecture import Architecture
 from cct_keras.models.factory import build_architecture
@@ -25,6 +28,7 @@ from cct_keras.models.inspection import architecture_of
 from cct_keras.models.inspection import find_tokenizer
 from cct_keras.models.transfer import fill
 from cct_keras.models.transfer import plain_arrays
+from cct_keras.models.weights_argument import open_weights
 
 SAFETENSORS, TORCH_PICKLES = ".safetensors", (".pth", ".pt", ".bin")
 
@@ -47,9 +51,15 @@ def convert(
     fresh head if `num_classes` is given. Files of training scripts, with optimizers,
     options and metrics beside the weights, are read as well.
 
+    Of a repository of the Hugging Face Hub, `hf://user/repo`, the checkpoint is chosen
+    and logged. Its JSON files tell the heads, the epsilon, the activation and the image
+    size where tensors do not.
+
     Args:
         source: Path or http(s) URL of a `.pth`, `.pt`, `.bin`, `.ckpt`, `.pth.zip`,
-            `.safetensors` or `.npz` file, or a mapping of arrays or torch tensors.
+            `.safetensors` or `.npz` file, or of the `.index.json` of a checkpoint in
+            several files; `hf://user/repo`, with `@revision` and `/path/of/file` behind
+            it if wanted; or a mapping of arrays or torch tensors.
         grid: `(rows, columns)` of the file's positions, if these are not a square.
         entry: Which entry of the file holds the weights, such as `"state_dict"`.
             Defaults to the averaged weights if there are any.
@@ -68,10 +78,21 @@ def convert(
     >>> model.name  # doctest: +SKIP
     'cct_7_3x1_32'
     """
+    if is_hub(source):
+        source = open_hub_model(source)
+        if source.is_keras:
+            return build_keras_model(source, **overrides)
     checkpoint = open_checkpoint(source, entry)
     architecture = infer(checkpoint, grid, known_arguments(overrides))
     check_complete(architecture)
     return build_model(checkpoint, architecture, **overrides)
+
+
+def build_keras_model(source: HubModel, **overrides) -> keras.Model:
+    """The model in a Keras file of this package on the hub, without preprocessing."""
+    opened = open_weights(source)
+    check_complete(opened.architecture)
+    return build_architecture(opened.architecture, weights=opened, **overrides)
 
 
 def known_arguments(overrides: dict) -> dict:

@@ -14,8 +14,15 @@ from cct_keras.converter import hugging_face
 from cct_keras.converter import open_clip
 from cct_keras.converter import shi_labs
 from cct_keras.converter import timm
+from cct_keras.converter.hub_config import NOTHING
+from cct_keras.converter.hub_config import Told
+from cct_keras.converter.hub_model import HubModel
+from cct_keras.converter.hub_model import named_after
+from cct_keras.converter.hub_model import open_hub_model
 from cct_keras.converter.name_table import NameTable
 from cct_keras.converter.read import read_checkpoint
+from cct_keras.errors import CheckpointError
+from cct_keras.hub import is_hub
 from cct_keras.models.architecture import Architecture
 
 logger = logging.getLogger("cct_keras")
@@ -97,21 +104,48 @@ class Checkpoint(NamedTuple):
         table: The names.
         arguments: Constructor arguments that its kind implies.
         record: The architecture, if this package wrote it into the file.
+        told: What stands beside the file, in a repository of the hub.
     """
 
     tensors: dict[str, np.ndarray]
     table: NameTable
     arguments: Mapping[str, object]
     record: Architecture | None
+    told: Told = NOTHING
+
+    @property
+    def states_settings(self) -> bool:
+        """Whether heads, epsilon and activation are known, which no shape tells."""
+        return self.record is not None or self.told.settings_are_known
+
+    @property
+    def tells_activation(self) -> bool:
+        """Whether the activation is known and not assumed."""
+        return self.record is not None or "activation" in self.told.arguments
 
 
 def open_checkpoint(source, entry: str | None = None) -> Checkpoint:
     """Reads a checkpoint and recognizes its kind.
 
     Args:
-        source: Path or http(s) URL of a checkpoint file, or a mapping of arrays.
+        source: Path, http(s) URL or hf:// address of a checkpoint file, or a mapping of
+            arrays.
         entry: Which entry of the file holds the weights.
     """
+    if is_hub(source):
+        source = open_hub_model(source)
+    if isinstance(source, HubModel):
+        if source.is_keras:
+            raise CheckpointError(
+                f"{source.address}: {source.name} is a Keras file already; load it by "
+                "create_model(weights=...)"
+            )
+        with named_after(source.address, source.path):
+            return _open_checkpoint(source.path, entry, source.told)
+    return _open_checkpoint(source, entry, NOTHING)
+
+
+def _open_checkpoint(source, entry, told):
     state, metadata = read_checkpoint(source, entry)
     kind = next(row for row in FORMATS if row.recognizes(state))
     record = None
@@ -121,10 +155,11 @@ def open_checkpoint(source, entry: str | None = None) -> Checkpoint:
             record = Architecture.from_json(metadata["cct_keras"])
     if record is not None:
         # Of our own writing, by the names of the table.
-        return Checkpoint(dict(state), kind.table, record.arguments, record)
+        return Checkpoint(dict(state), kind.table, record.arguments, record, told)
     unneeded = kind.unneeded(state) if callable(kind.unneeded) else kind.unneeded
     tensors = _without(kind.rename(state), unneeded)
-    return Checkpoint(tensors, kind.table, kind.arguments(state), None)
+    arguments = {**kind.arguments(state), **told.arguments}
+    return Checkpoint(tensors, kind.table, arguments, None, told)
 
 
 def _without(tensors, unneeded):

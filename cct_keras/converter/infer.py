@@ -22,6 +22,8 @@ from cct_keras.models.variants import VARIANTS
 
 # A checkpoint tells that branches are scaled, not how the factors began.
 LAYER_SCALE = 1e-5
+# Tokens with a position, of a class and of a teacher.
+MOST_PREFIX_TOKENS = 2
 # Arguments that change no shape, so that only the caller or a record can tell them.
 INVISIBLE = (
     "num_heads",
@@ -61,6 +63,7 @@ def infer(
             )
         known = {**record.arguments, **known}
         grid = grid or record.grid
+    grid = grid or _told_grid(checkpoint)
 
     def has(path):
         return table.name_of(path) in tensors
@@ -170,7 +173,37 @@ def infer(
     arguments["input_shape"] = (*size, channels)
     architecture = Architecture(family, arguments, grid)
     _check_strictly(architecture, checkpoint)
+    if record is not None and not architecture.size_fits_grid:
+        raise CheckpointError(
+            f"the file records images of {architecture.arguments['input_shape'][:2]}, "
+            f"and has positions for {architecture.grid} tokens"
+        )
     return architecture
+
+
+def _told_grid(checkpoint):
+    """The grid of the positions, as the config of a repository tells it."""
+    told, name_of = checkpoint.told.arguments, checkpoint.table.name_of
+    kernel = checkpoint.tensors.get(name_of("tokenizer/conv_0/kernel"))
+    positions = checkpoint.tensors.get(name_of(POSITIONS))
+    if "image_size" not in told or np.ndim(kernel) != 4 or np.ndim(positions) != 3:
+        return None
+    height, width = told["image_size"]
+    patch = kernel.shape[-1]
+    if told.get("patch_size", patch) != patch:
+        raise CheckpointError(
+            f"config.json has patch_size={told['patch_size']}, and the tensors have "
+            f"patches of {patch}"
+        )
+    grid = height // patch, width // patch
+    if 0 <= positions.shape[1] - math.prod(grid) <= MOST_PREFIX_TOKENS:
+        return grid
+    if checkpoint.told.settings_are_known:
+        raise CheckpointError(
+            f"config.json has image_size={told['image_size']}, for {math.prod(grid)} "
+            f"patches, and the tensors have {positions.shape[1]} positions"
+        )
+    return None
 
 
 def _find_final_norm(has, told):

@@ -10,6 +10,7 @@ import numpy as np
 
 from cct_keras.converter.npz_file import read_npz
 from cct_keras.converter.safetensors_file import read_safetensors
+from cct_keras.converter.sharded_file import read_index
 from cct_keras.converter.torch_file import read_entry
 from cct_keras.converter.torch_file import read_legacy
 from cct_keras.converter.torch_file import read_zip
@@ -54,8 +55,9 @@ def read_checkpoint(
 
     Args:
         source: Path or http(s) URL of a `.pth`, `.pt`, `.bin`, `.ckpt`, `.pth.zip`,
-            `.npz` or `.safetensors` file, which its content tells and not its name; or
-            a mapping of arrays or torch tensors.
+            `.npz` or `.safetensors` file, which its content tells and not its name; the
+            path of the index of a checkpoint in several files, which stand beside it;
+            or a mapping of arrays or torch tensors.
         entry: Which entry holds the weights, for files with more than one.
             Defaults to averaged weights if there are any, then to `state_dict`,
             `model` and the like, else to the file itself.
@@ -109,6 +111,26 @@ def _read_safetensors(file, size, inside_zip):
     return read_safetensors(file, size)
 
 
+def _read_shards(file, size, inside_zip):
+    if inside_zip or not hasattr(file, "name"):
+        raise CheckpointError("a JSON file inside an archive is no checkpoint")
+    path = pathlib.Path(file.name)
+    places = read_index(path)
+    content, metadata = {}, {}
+    for shard in dict.fromkeys(places.values()):
+        found, told = _read_path(path.with_name(shard))
+        expected = {name for name, file in places.items() if file == shard}
+        if found.keys() != expected:
+            differing = sorted(map(str, found.keys() ^ expected))
+            raise CheckpointError(
+                f"{shard} holds other tensors than the index says: "
+                + ", ".join(differing[:4])
+            )
+        content |= found
+        metadata |= told
+    return content, metadata
+
+
 def _refuse_hdf5(file, size, inside_zip):
     raise CheckpointError(
         "a Keras weights file needs no conversion, but its name has to end in "
@@ -155,6 +177,7 @@ def _read_archive(file, size, inside_zip):
 READERS = [
     (lambda start: start[:4] == b"PK\x03\x04", _read_archive),
     (lambda start: start[8:9] == b"{", _read_safetensors),
+    (lambda start: start[:1] == b"{", _read_shards),
     (lambda start: start[:8] == b"\x89HDF\r\n\x1a\n", _refuse_hdf5),
     (lambda start: start[:1] == b"\x80", _read_pickle),
 ]

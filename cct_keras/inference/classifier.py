@@ -1,22 +1,28 @@
 """Trained models that take raw pixels, from a file, a run folder or a name."""
 
 import pathlib
+import warnings
 
 import keras
 
 from cct_keras.errors import DataError
+from cct_keras.errors import ModelError
+from cct_keras.hub import is_hub
 from cct_keras.layers.preprocessing import Preprocessing
+from cct_keras.models.factory import CENTER
 from cct_keras.models.factory import create_model
 from cct_keras.pretrained.source import RUN_MODEL
 from cct_keras.pretrained.source import named_row
+from cct_keras.pretrained.source import open_weights
 
 
 def load_classifier(model) -> keras.Model:
     """Loads a model that takes raw images and knows its classes.
 
     Args:
-        model: A `.keras` file or the folder of a run, as `train` writes them, or
-            known weights as `VARIANT.TAG`. A Keras model is returned as it is.
+        model: A `.keras` file or the folder of a run, as `train` writes them; known
+            weights as `VARIANT.TAG`; or `hf://user/repo` on the hub. A Keras model is
+            returned as it is.
 
     Returns:
         A Keras model. It takes images of any size with values from 0 to 255 and
@@ -30,6 +36,8 @@ def load_classifier(model) -> keras.Model:
     """
     if isinstance(model, keras.Model):
         return model
+    if is_hub(model):
+        return _load_from_hub(model)
     path = pathlib.Path(model)
     if path.is_dir():
         path = path / RUN_MODEL
@@ -45,6 +53,19 @@ def load_classifier(model) -> keras.Model:
         return keras.models.load_model(path, compile=False)
     except (ValueError, OSError, KeyError, TypeError) as error:
         raise DataError(f"{path} is not a Keras model file: {error}") from error
+
+
+def _load_from_hub(address):
+    source = open_weights(address)
+    if not source.num_classes:
+        raise ModelError(f"{address} has no head that tells classes apart")
+    if source.mean is None:
+        warnings.warn(
+            f"{address} does not tell how its images are normalized: a mean and a "
+            f"deviation of {CENTER} are assumed",
+            stacklevel=3,
+        )
+    return create_model(weights=source, include_preprocessing=True)
 
 
 def find_preprocessing(model: keras.Model) -> Preprocessing:

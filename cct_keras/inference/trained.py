@@ -12,6 +12,7 @@ import keras
 import numpy as np
 
 from cct_keras.errors import ModelError
+from cct_keras.hub import is_hub
 from cct_keras.inference.classifier import find_preprocessing
 from cct_keras.inference.classifier import load_classifier
 from cct_keras.layers.preprocessing import Preprocessing
@@ -145,6 +146,9 @@ def output_activation(model: keras.Model) -> str:
 
 def _from_path(model):
     """A Keras model, and what is known of how its images are prepared."""
+    if is_hub(model):
+        found = load_classifier(model)
+        return found, _settings_of(found)
     path = pathlib.Path(model)
     if "." in str(model) and named_row(str(model)) is not None:
         found = load_classifier(model)

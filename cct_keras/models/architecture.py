@@ -216,6 +216,17 @@ class Architecture:
         return self.stage_sizes(height)[-1][1], self.stage_sizes(width)[-1][1]
 
     @property
+    def size_fits_grid(self) -> bool:
+        """Whether images of `input_shape` have the tokens that there are positions for.
+
+        It is so where one of the two is not known.
+        """
+        height, width, _ = self.arguments["input_shape"]
+        if self.grid is None or None in (height, width):
+            return True
+        return dataclasses.replace(self, grid=None).token_grid == tuple(self.grid)
+
+    @property
     def tokens(self) -> int:
         """Length of the sequence, prefix tokens included."""
         return self.num_prefix_tokens + math.prod(self.token_grid)

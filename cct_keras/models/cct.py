@@ -77,10 +77,10 @@ def CCT(
             their `"seq"` (sequence pooling), `"avg"` or `"max"`.
         classifier_activation: Activation of the head; `None` returns logits.
         weights: `None` for a fresh model; a tag of known weights, such as
-            `"imagenet"`; a `.weights.h5`, `.keras` or official `.pth` file; or the
-            folder of a training run. Positions of another grid are resized and other
-            channels adapted; for another number of classes the head is left as
-            initialized, with a warning.
+            `"imagenet"`; a `.weights.h5`, `.keras` or official `.pth` file;
+            `"hf://user/repo"` on the Hugging Face Hub; or the folder of a training
+            run. Positions of another grid are resized and other channels adapted; for
+            another number of classes the head is left as initialized, with a warning.
         classes: Another name of `num_classes`, as keras.applications has it.
         input_tensor: Optional tensor to build the model on.
         data_format: `"channels_last"` or `"channels_first"` images. Defaults to

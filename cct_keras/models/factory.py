@@ -17,12 +17,13 @@ CENTER = 0.5
 
 
 def create_model(
-    variant: str, *, include_preprocessing: bool = False, **overrides
+    variant: str | None = None, *, include_preprocessing: bool = False, **overrides
 ) -> keras.Model:
-    """Builds a named variant.
+    """Builds a named variant, or the model that weights belong to.
 
     Args:
-        variant: One of `list_models()`, such as `"cct_7_3x1_32"`.
+        variant: One of `list_models()`, such as `"cct_7_3x1_32"`. Not needed with
+            `weights` other than a tag, which tell their architecture, named or not.
         include_preprocessing: Whether the model takes raw pixels: images of any size
             with values from 0 to 255. They are resized and normalized as the weights
             expect it; without weights that know, by a mean and a deviation of 0.5.
@@ -47,10 +48,12 @@ def create_model(
     >>> model.input_shape
     (None, None, None, 3)
     """
-    row = find_variant(variant)
-    arguments = {"name": variant, **constructor_arguments(row)}
     if overrides.get("num_classes", ...) is None:
         del overrides["num_classes"]
+    if variant is None:
+        return _create_from_weights(include_preprocessing, overrides)
+    row = find_variant(variant)
+    arguments = {"name": variant, **constructor_arguments(row)}
     source = None
     if overrides.get("weights") is not None:
         source = open_weights(overrides["weights"], variant=variant)
@@ -62,11 +65,38 @@ def create_model(
         overrides = {**overrides, "weights": source}
     _leave_out_head(arguments, overrides, Architecture(row.family, arguments))
     if include_preprocessing:
-        _put_preprocessing_first(variant, arguments, overrides, source)
+        _put_preprocessing_first(arguments, overrides, source)
     return build_family(row.family, arguments, overrides)
 
 
-def _put_preprocessing_first(variant, arguments, overrides, source):
+def _create_from_weights(include_preprocessing, overrides):
+    if overrides.get("weights") is None:
+        raise ValueError(
+            "create_model: give a `variant`, or `weights` that tell their architecture"
+        )
+    source = open_weights(overrides["weights"])
+    overrides = {**overrides, "weights": source}
+    if source.row is not None:
+        return create_model(
+            source.row.variant, include_preprocessing=include_preprocessing, **overrides
+        )
+    arguments = _constructor_arguments(source.architecture, overrides)
+    told = {**arguments, **overrides}
+    if told["num_heads"] is None:
+        raise ValueError(
+            f"create_model: {source.name} does not tell its heads: pass num_heads=..."
+        )
+    if None in (told["input_shape"] or ()) and told.get("input_tensor") is None:
+        raise ValueError(
+            f"create_model: {source.name} does not tell the size of its images: pass "
+            "input_shape=(height, width, channels)"
+        )
+    if include_preprocessing:
+        _put_preprocessing_first(arguments, overrides, source)
+    return build_family(source.architecture.family, arguments, overrides)
+
+
+def _put_preprocessing_first(arguments, overrides, source):
     """Makes the layer's output the input of the model to be built."""
     if overrides.get("input_tensor") is not None:
         raise ValueError(
@@ -108,11 +138,16 @@ def build_architecture(architecture: Architecture, **overrides) -> keras.Model:
         architecture: The architecture.
         **overrides: Constructor arguments in the place of its own.
     """
+    arguments = _constructor_arguments(architecture, overrides)
+    return build_family(architecture.family, arguments, overrides)
+
+
+def _constructor_arguments(architecture, overrides):
     arguments = dict(architecture.arguments)
     _leave_out_head(arguments, overrides, architecture)
     if architecture.variant is not None:
         arguments["name"] = architecture.variant
-    return build_family(architecture.family, arguments, overrides)
+    return arguments
 
 
 def _leave_out_head(arguments, overrides, architecture):

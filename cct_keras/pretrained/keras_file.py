@@ -17,7 +17,10 @@ import ml_dtypes
 import numpy as np
 
 from cct_keras.converter.infer import published_heads
+from cct_keras.converter.read import UNPACKED_LIMIT
+from cct_keras.converter.read import UNPACKED_RATIO
 from cct_keras.errors import CheckpointError
+from cct_keras.errors import one_line
 from cct_keras.layers.position_embedding import kind_of_table
 from cct_keras.layers.settings import KEY as SETTINGS
 from cct_keras.layers.settings import load_settings
@@ -29,6 +32,7 @@ from cct_keras.models.inspection import architecture_from_layers
 from cct_keras.models.transfer import POSITIONS
 
 SUFFIXES = (".keras", ".weights.h5")
+LONGEST_REASON = 200
 NORMS = ("norm", "norm1", "norm2", "norm_pre", "fc_norm")
 # Weights that are neither of a linear layer nor of a normalization.
 OWN_NAMES = {
@@ -63,13 +67,16 @@ def read_keras_file(path: pathlib.Path) -> KerasFile:
             return _read_archive(path)
         return _read_weights(path)
     except KeyError as error:
+        reason = one_line(str(error))[:LONGEST_REASON]
         raise CheckpointError(
-            f"{path} holds no weights of this package: there is no {error}"
+            f"{path} holds no weights of this package: there is no {reason}"
         ) from error
     except CheckpointError:
         raise
-    except (OSError, ValueError, TypeError, IndexError, zipfile.BadZipFile) as error:
-        raise CheckpointError(f"{path} is not a readable file: {error}") from error
+    except Exception as error:
+        # Whatever a damaged file makes the readers stumble over.
+        reason = one_line(str(error))[:LONGEST_REASON]
+        raise CheckpointError(f"{path} is not a readable file: {reason}") from error
 
 
 # === .keras ===
@@ -77,6 +84,9 @@ def read_keras_file(path: pathlib.Path) -> KerasFile:
 
 def _read_archive(path):
     with zipfile.ZipFile(path) as archive:
+        declared = sum(info.file_size for info in archive.infolist())
+        if declared > _most_bytes(path.stat().st_size):
+            raise CheckpointError(f"{path} declares far more than it holds")
         entries = json.loads(archive.read("config.json"))["config"]["layers"]
         weights = io.BytesIO(archive.read("model.weights.h5"))
     tokenizers = [e for e in entries if e["class_name"] == "ConvTokenizer"]
@@ -210,13 +220,22 @@ def _settings(datasets):
 
 def _read_layers(file):
     """`{layer name: {place: array}}`; a place is such as `attention/qkv/0`."""
-    layers = {}
+    layers, total = {}, 0
+    size = (
+        file.getbuffer().nbytes if isinstance(file, io.BytesIO) else file.stat().st_size
+    )
     with h5py.File(file) as content:
         for group in content["layers"].values():
             datasets = {}
 
             def collect(key, item, datasets=datasets):
+                nonlocal total
                 if isinstance(item, h5py.Dataset):
+                    if item.external or item.is_virtual:
+                        raise CheckpointError(f"{key} is kept in another file")
+                    total += item.nbytes
+                    if total > _most_bytes(size):
+                        raise CheckpointError("the file declares more than it holds")
                     place = re.sub(r"(^|/)vars/", r"\1", key)
                     # Keras names the convolutions of a list after their class.
                     place = re.sub(r"^convs/conv2d/", "convs/conv2d_0/", place)
@@ -227,6 +246,11 @@ def _read_layers(file):
             if datasets:
                 layers[str(group["vars"].attrs.get("name", group.name))] = datasets
     return layers
+
+
+def _most_bytes(size):
+    """A file may declare so much; one that declares more would fill the memory."""
+    return max(UNPACKED_LIMIT, UNPACKED_RATIO * size)
 
 
 def _as_array(dataset):

@@ -13,14 +13,22 @@ import numpy as np
 from cct_keras.cache import file_hash
 from cct_keras.converter.conversion import arrays_by_path
 from cct_keras.converter.formats import open_checkpoint
+from cct_keras.converter.hub_config import check_preprocessing
+from cct_keras.converter.hub_model import HubModel
+from cct_keras.converter.hub_model import named_after
+from cct_keras.converter.hub_model import open_hub_model
 from cct_keras.converter.infer import infer
+from cct_keras.converter.infer import weight_shapes
 from cct_keras.download import cached_file
 from cct_keras.download import download
 from cct_keras.download import forget_on_error
 from cct_keras.download import is_url
+from cct_keras.errors import CheckpointError
+from cct_keras.hub import is_hub
 from cct_keras.models.architecture import Architecture
 from cct_keras.models.inspection import architecture_of
 from cct_keras.models.transfer import fill
+from cct_keras.models.transfer import list_problems
 from cct_keras.pretrained.catalog import HOSTS
 from cct_keras.pretrained.catalog import WEIGHTS
 from cct_keras.pretrained.catalog import Weights
@@ -54,6 +62,7 @@ class WeightSource:
         positional_embedding: Kind of its positions; `None` if it has none.
         mean: Mean of each channel, as the images were normalized, if known.
         std: Deviation of each channel, likewise.
+        notes: What to say of where they come from.
     """
 
     def __init__(
@@ -67,6 +76,7 @@ class WeightSource:
         name_of=str,
         row: Weights | None = None,
         preprocessing: Mapping | None = None,
+        notes: tuple[str, ...] = (),
     ):
         self.name = name
         self.architecture = architecture
@@ -74,6 +84,7 @@ class WeightSource:
         self.states_settings = states_settings
         self.tells_activation = tells_activation
         self.row = row
+        self.notes = notes
         self.num_classes = architecture.num_classes
         self.positional_embedding = architecture.arguments["positional_embedding"]
         self._name_of = name_of
@@ -134,7 +145,8 @@ class WeightSource:
     def preprocessing(self, channels: int) -> dict:
         """Arguments of a `Preprocessing` layer for images of these channels."""
         if self.mean is None or len(self.mean) != channels:
-            return {}
+            names = self._preprocessing.get("class_names")
+            return {} if names is None else {"class_names": tuple(names)}
         names = ("crop", "interpolation", "trained_on")
         settings = {
             k: self._preprocessing[k] for k in names if k in self._preprocessing
@@ -187,8 +199,8 @@ def open_weights(
     Args:
         weights: A tag of known weights, or these as `VARIANT.TAG`; a variant that has
             but one tag; a `.keras`, `.weights.h5` or foreign checkpoint file; the
-            folder of a run; a URL; a mapping of arrays; or a `WeightSource`, which is
-            returned as it is.
+            folder of a run; a URL; `hf://user/repo` on the hub; a mapping of arrays; or
+            a `WeightSource`, which is returned as it is.
         variant: The named variant they are for.
         model: The model they are for. A tag needs this or a variant.
         body_only: Whether to return `None` for a tag, instead of downloading its file.
@@ -198,6 +210,10 @@ def open_weights(
     """
     if isinstance(weights, WeightSource):
         return weights
+    if is_hub(weights):
+        weights = open_hub_model(weights)
+    if isinstance(weights, HubModel):
+        return _open_hub_model(weights)
     if not isinstance(weights, (str, os.PathLike, Mapping)):
         raise ValueError(
             "`weights` must be a tag, a file, the folder of a run or a mapping of "
@@ -269,15 +285,18 @@ def find_run_model(weights) -> pathlib.Path | None:
 # === Forms ===
 
 
-def _open_keras_file(path, name, row=None):
+def _open_keras_file(path, name, row=None, of_a_stranger=False):
     found = read_keras_file(path)
+    preprocessing = found.preprocessing
+    if of_a_stranger and preprocessing is not None:
+        preprocessing = check_preprocessing(name, preprocessing)
     return WeightSource(
         name,
         found.architecture,
         found.arrays,
         states_settings=found.states_settings,
         row=row,
-        preprocessing=found.preprocessing,
+        preprocessing=preprocessing,
     )
 
 
@@ -288,10 +307,11 @@ def _open_checkpoint(source, name, row=None):
         name,
         architecture,
         arrays_by_path(checkpoint, architecture),
-        states_settings=checkpoint.record is not None,
-        tells_activation=checkpoint.record is not None or row is not None,
+        states_settings=checkpoint.states_settings,
+        tells_activation=checkpoint.tells_activation or row is not None,
         name_of=checkpoint.table.name_of,
         row=row,
+        preprocessing=checkpoint.told.preprocessing,
     )
 
 
@@ -301,6 +321,40 @@ def _told_by(row):
     names = ("num_heads", "epsilon", "activation")
     told = {name: variant.arguments.get(name) for name in names}
     return {**told, "position_interpolation": row.position_interpolation}
+
+
+def _open_hub_model(model):
+    if not model.is_keras:
+        source = _open_checkpoint(model, model.address)
+    else:
+        with named_after(model.address, model.path):
+            source = _open_keras_file(model.path, model.address, of_a_stranger=True)
+            _check_all_is_known(source)
+    if model.origin:
+        source.notes = (f"weights: {model.origin}",)
+    return source
+
+
+def _check_all_is_known(source):
+    """Refuses a file of a stranger that is not what it says, before it is built."""
+    if not source.architecture.size_fits_grid:
+        raise CheckpointError(
+            f"{source.name} is no model of this package: its positions are not for "
+            f"images of {source.architecture.arguments['input_shape'][:2]}"
+        )
+    expected = weight_shapes(source.architecture)
+    found = {path: array.shape for path, array in source.arrays.items()}
+    problems = list_problems(
+        [path for path in expected if path not in found],
+        [path for path in found if path not in expected],
+        [
+            f"{path} {found[path]} for {shape}"
+            for path, shape in expected.items()
+            if path in found and found[path] != shape
+        ],
+    )
+    if problems:
+        raise CheckpointError(f"{source.name} is no model of this package: {problems}")
 
 
 def _open_tag(tag, variant, model):

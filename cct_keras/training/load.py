@@ -391,6 +391,8 @@ def match_weights(
         recipe = dataclasses.replace(recipe, activation=activation)
     if recipe.weights is None:
         return data, recipe
+    if source is not None and source.notes:
+        data = dataclasses.replace(data, notes=(*data.notes, *source.notes))
     if source is None:
         mean, std = recorded["mean"], recorded["std"]
         kind = recorded["positional_embedding"]

@@ -87,11 +87,12 @@ def train(
         epochs: Epochs instead of the recipe's own; the warmup and everything else
             that is counted in epochs is scaled with them.
         weights: Weights to start from: a tag of known weights, a `.keras` or
-            `.weights.h5` file, an official `.pth` file, the folder of a run, or a
-            `WeightSource`. The head starts fresh if the classes are others, positions
-            are resized, and the first convolution is adapted to the channels. Images
-            are normalized as they were for the weights, if that is known. Those of
-            another `activation` may be a start, too, with a note.
+            `.weights.h5` file, an official `.pth` file, `hf://user/repo` on the
+            hub, the folder of a run, or a `WeightSource`. The head starts fresh if the
+            classes are others, positions are resized, and the first convolution is
+            adapted to the channels. Images are normalized as they were for the
+            weights, if that is known. Those of another `activation` may be a start,
+            too, with a note.
         teacher: A model to learn from beside the labels, see `Recipe.distill`: a
             Keras model, its file, the folder of a run, `VARIANT.TAG`, or a function
             from images, `(batch, height, width, channels)` with values from 0 to 255,

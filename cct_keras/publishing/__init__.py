@@ -1,0 +1,1 @@
+"""Trained models as repositories of the Hugging Face Hub."""
