@@ -14,6 +14,7 @@ from cct_keras.explaining.explain import fitting_batch
 from cct_keras.explaining.images import draw_images
 from cct_keras.explaining.learned_page import write_inspection
 from cct_keras.explaining.methods import attention_maps
+from cct_keras.explaining.methods import seqpool_maps
 from cct_keras.explaining.tracing import PREDICTED
 from cct_keras.explaining.tracing import Trace
 from cct_keras.explaining.tracing import open_tracer
@@ -44,8 +45,8 @@ class Inspection:
             pixels of the model's images; `None` without data.
         head_attention: `(blocks, heads, rows, columns)`, what the head of the model
             reads through each attention head, the mean of all images.
-        pool_weights: `(rows, columns)`, what SeqPool favors on average; `None` for a
-            model without it.
+        pool_weights: `(rows, columns)`, what SeqPool, or attention pooling, favors on
+            average; `None` for a model without one.
         pool_deviation: Standard deviation of these weights over the images.
         image_size: Height and width of the model's images.
         name: Name of the model.
@@ -175,7 +176,7 @@ def _measure(trained: Trained, data: Dataset, split, count, seed, data_dir) -> d
         parts = [ops.reshape(x, (-1, x.shape[1] * x.shape[2])) for x in [distances]]
         parts.append(ops.reshape(heads, (-1, int(np.prod(heads.shape[1:])))))
         if trace.pool is not None:
-            parts.append(trace.pool)
+            parts.append(seqpool_maps(trace))
         return ops.concatenate(parts, axis=-1)
 
     batch, found = fitting_batch(trained), []
@@ -194,13 +195,9 @@ def _measure(trained: Trained, data: Dataset, split, count, seed, data_dir) -> d
         "images": len(images),
         "attention_distance": distances.mean(axis=0).reshape(shape),
         "head_attention": maps.mean(axis=0).reshape(*shape, rows, columns),
-        "pool_weights": _per_token(pool.mean(axis=0), readout) if pool.size else None,
-        "pool_deviation": _per_token(pool.std(axis=0), readout) if pool.size else None,
+        "pool_weights": pool.mean(axis=0).reshape(readout.grid) if pool.size else None,
+        "pool_deviation": pool.std(axis=0).reshape(readout.grid) if pool.size else None,
     }
-
-
-def _per_token(values, readout):
-    return values[-readout.grid[0] * readout.grid[1] :].reshape(readout.grid)
 
 
 def attention_distances(attention, between, prefix: int = 0):

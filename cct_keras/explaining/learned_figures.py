@@ -179,7 +179,7 @@ def heads(inspection):
 
 @styled
 def pool(inspection):
-    """What SeqPool favors on average, and how much it varies."""
+    """What the pooling favors on average, and how much it varies."""
     panels = {
         "mean weight of a token": inspection.pool_weights,
         "standard deviation": inspection.pool_deviation,
@@ -196,8 +196,8 @@ def pool(inspection):
         legend(bar, (0.0, high), signed=False)
     equal = 1 / (rows * columns)
     figure.suptitle(
-        f"what SeqPool favors, over {inspection.images} images; equal weights would "
-        f"be {equal:.3g}",
+        f"what the pooling favors, over {inspection.images} images; equal weights "
+        f"would be {equal:.3g}",
         fontsize=9,
         x=0.01,
         ha="left",

@@ -35,10 +35,10 @@ PARTS = {
         "What is read through each head of each block, at which place of the image.",
     ),
     "pool": (
-        "Sequence pooling",
+        "Pooling",
         "png",
-        "Where SeqPool takes its answer from, whatever the picture shows. A large "
-        "deviation means that it looks at the picture rather than at a place.",
+        "Where SeqPool, or attention pooling, takes the answer from on average. A "
+        "large deviation means that it looks at the picture rather than at a place.",
     ),
 }
 

@@ -172,6 +172,9 @@ def _count_classes(model):
     if len(model.outputs) != 1 or len(model.output_shape) != 2:
         return 0
     heads = [layer for layer in model.layers if isinstance(layer, keras.layers.Dense)]
+    if heads and heads[-1].name == "projection":
+        # What a model without head projects to are no classes.
+        return 0
     return model.output_shape[-1] if heads else 0
 
 

@@ -241,5 +241,5 @@ def test_the_page(saved):
         "Positions",
         "Attention distance",
         "Attention by head",
-        "Sequence pooling",
+        "Pooling",
     ]
