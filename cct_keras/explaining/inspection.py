@@ -4,7 +4,6 @@ import dataclasses
 import os
 import pathlib
 
-import keras
 import numpy as np
 from keras import ops
 
@@ -43,6 +42,7 @@ class Inspection:
         images: How many images the following were measured on; 0 without data.
         attention_distance: `(blocks, heads)`, how far a head looks on average, in
             pixels of the model's images; `None` without data.
+        uniform_distance: How far a head looks that attends to all tokens alike.
         head_attention: `(blocks, heads, rows, columns)`, what the head of the model
             reads through each attention head, the mean of all images.
         pool_weights: `(rows, columns)`, what SeqPool, or attention pooling, favors on
@@ -58,6 +58,7 @@ class Inspection:
     position_similarity: np.ndarray | None
     images: int = 0
     attention_distance: np.ndarray | None = None
+    uniform_distance: float | None = None
     head_attention: np.ndarray | None = None
     pool_weights: np.ndarray | None = None
     pool_deviation: np.ndarray | None = None
@@ -194,6 +195,7 @@ def _measure(trained: Trained, data: Dataset, split, count, seed, data_dir) -> d
     return {
         "images": len(images),
         "attention_distance": distances.mean(axis=0).reshape(shape),
+        "uniform_distance": float(between.mean()),
         "head_attention": maps.mean(axis=0).reshape(*shape, rows, columns),
         "pool_weights": pool.mean(axis=0).reshape(readout.grid) if pool.size else None,
         "pool_deviation": pool.std(axis=0).reshape(readout.grid) if pool.size else None,
@@ -226,4 +228,4 @@ def _distances(grid, cell):
     y, x = np.mgrid[: grid[0], : grid[1]].reshape(2, -1).astype("float32")
     across = (x[:, None] - x[None]) * cell[1]
     down = (y[:, None] - y[None]) * cell[0]
-    return keras.ops.convert_to_tensor(np.hypot(across, down).astype("float32"))
+    return np.hypot(across, down).astype("float32")

@@ -27,7 +27,7 @@ PARTS = {
         "Attention distance",
         "svg",
         "Low dots are heads that look at their surroundings, as a convolution does; "
-        "high ones look at the whole image.",
+        "the dashed line is a head that looks at the whole image alike.",
     ),
     "heads": (
         "Attention by head",

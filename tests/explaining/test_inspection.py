@@ -137,6 +137,7 @@ def test_uniform_attention_looks_at_the_mean_distance(family, data):
     assert found.attention_distance.shape == (2, 2)
     expected = mean_distance(4, 8, 16, 32)
     np.testing.assert_allclose(found.attention_distance, expected, rtol=1e-5)
+    assert found.uniform_distance == pytest.approx(expected, rel=1e-5)
     assert found.head_attention.shape == (2, 2, 4, 8)
     prefix = {"CCT": 0, "ViTLite": 1, "DeiT": 2}[family]
     np.testing.assert_allclose(found.head_attention, 1 / (32 + prefix), rtol=1e-4)
