@@ -98,7 +98,7 @@ def inspect_model(
     """Shows what a model learned.
 
     Args:
-        model: As for `explain`.
+        model: As for `explain`; without data it needs no head.
         data: What `load_data` takes, or what it returned. Without it only the weights
             are inspected.
         split: Images to measure the attention on.
@@ -117,7 +117,8 @@ def inspect_model(
     >>> inspection.attention_distance.shape
     (2, 2)
     """
-    trained = open_trained(model)
+    # Attention is measured as the head reads it; the weights are there without one.
+    trained = open_trained(model, needs_head=data is not None)
     filters, variance = _first_filters(trained.model)
     known = {
         "filters": filters,

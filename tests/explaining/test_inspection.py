@@ -13,6 +13,7 @@ from small import small_model
 from small import stripes
 
 import cct_keras
+from cct_keras.errors import ModelError
 
 pytestmark = pytest.mark.integration
 
@@ -101,6 +102,15 @@ def test_a_model_without_positions():
     found = cct_keras.inspect_model(model)
     assert found.position_similarity is None
     assert set(found.plot()) == {"filters"}
+
+
+def test_the_weights_of_a_model_without_head(data):
+    model = small_model("ViT", include_top=False)
+    found = cct_keras.inspect_model(model)
+    assert found.filters.shape == (28, 4, 4, 3)
+    assert found.position_similarity.shape == (4, 4, 4, 4)
+    with pytest.raises(ModelError, match="the model has no head"):
+        cct_keras.inspect_model(model, data)
 
 
 # === From images ===

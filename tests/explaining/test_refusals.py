@@ -169,6 +169,19 @@ def test_the_command_line(words, message, capsys, tmp_path):
     assert not out.exists()
 
 
+@pytest.mark.parametrize("command", ["explain", "predict"])
+def test_a_file_in_the_place_of_the_folder(command, capsys, tmp_path):
+    file = tmp_path / "out"
+    file.write_bytes(b"mine")
+    option = {"explain": "--out", "predict": "--explain"}[command]
+    assert main([command, DIGITS, SEVEN, option, str(file)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.endswith("out is a file, and a folder is to be written\n")
+    assert len(printed.err.splitlines()) == 1
+    assert file.read_bytes() == b"mine"
+
+
 def test_an_exported_file_that_is_there(capsys, tmp_path):
     file = tmp_path / "model.onnx"
     file.write_bytes(b"graph")
