@@ -215,7 +215,7 @@ def attention_distances(attention, between, prefix: int = 0):
     Returns:
         Tensor `(batch, blocks, heads)`.
     """
-    found = []
+    between, found = ops.convert_to_tensor(between), []
     for weights in attention:
         weights = weights[:, :, prefix:, prefix:]
         total = ops.sum(weights, axis=-1)

@@ -1,8 +1,12 @@
 """Modern plain ViTs: registers are at no place, and every way of pooling is read."""
 
+import json
+import pathlib
+
 import keras
 import numpy as np
 import pytest
+import reference
 from small import images
 from small import predict
 from small import small_model
@@ -12,6 +16,7 @@ import cct_keras
 from cct_keras.errors import ModelError
 from cct_keras.kernels.observation import observe
 
+GOLDEN = pathlib.Path(__file__).parent.parent / "golden"
 backend = pytest.mark.backend
 METHODS = ("attention", "rollout", "gradient", "gradient_rollout", "gradcam")
 # Arguments, how many tokens stand before those of the image, and whether the pooling
@@ -170,6 +175,37 @@ def test_every_method(kind):
         with pytest.raises(ModelError, match="this model has none; use one of"):
             explain(model, "seqpool")
     np.testing.assert_array_equal(predict(model, X), expected)
+
+
+def goldens(file):
+    rows = json.loads((GOLDEN / file).read_text())
+    return {row["name"]: row for row in rows}
+
+
+@backend
+@pytest.mark.parametrize("name", ["dinov2_registers", "siglip"])
+def test_attention_is_that_of_transformers(name):
+    """Of DINOv2 with registers, and of SigLIP with the attention of its pooling."""
+    row = goldens("plain_vits.json")[name]
+    state = {
+        key: reference.random_tensor(key, tuple(shape))
+        for key, shape in row["shapes"].items()
+    }
+    model = cct_keras.convert(state, num_heads=row["num_heads"])
+    seen = {"attention": [], "pool": []}
+
+    def look(kind, value):
+        seen.setdefault(kind, []).append(numbers(value)[0])
+        return value
+
+    with observe(look):
+        model(reference.random_images(name, (1, *row["input_shape"])), training=False)
+    expected = goldens("attention_plain_vits.json")[name]
+    np.testing.assert_allclose(seen["attention"], expected["attention"], atol=1e-6)
+    if expected["pool"] is None:
+        assert not seen["pool"]
+    else:
+        np.testing.assert_allclose(seen["pool"], [expected["pool"]], atol=1e-6)
 
 
 @backend
