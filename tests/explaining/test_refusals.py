@@ -213,6 +213,26 @@ def test_the_command_line_writes_maps(capsys, tmp_path):
     assert list(numbers["targets"]) == [7]
 
 
+@pytest.mark.integration
+def test_predict_writes_maps_beside_its_answers(capsys, tmp_path):
+    """Of the pictures that can be read; the answers on stdout are the same."""
+    out, broken = tmp_path / "out", tmp_path / "broken.png"
+    broken.write_text("no picture")
+    assert main(["predict", DIGITS, SEVEN]) == 0
+    answers = capsys.readouterr().out
+    assert main(["predict", DIGITS, SEVEN, "--explain", str(out)]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == answers
+    assert str(out / "index.html") in printed.err
+    expected = cct_keras.explain(DIGITS, SEVEN).token_maps
+    stored = np.load(out / "maps.npz")["token_maps"]
+    np.testing.assert_allclose(stored, expected, atol=1e-6)
+    words = ["predict", DIGITS, SEVEN, str(broken), "--explain", str(out)]
+    assert main(words) == 2
+    assert "broken.png" in capsys.readouterr().err
+    assert len(np.load(out / "maps.npz")["token_maps"]) == 1
+
+
 def test_the_command_line_inspects_weights(capsys, tmp_path):
     out = tmp_path / "out"
     code, printed = run(capsys, DIGITS, "--weights-only", "--out", str(out))
