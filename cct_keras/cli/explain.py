@@ -5,6 +5,7 @@ import pathlib
 import cct_keras
 from cct_keras.cli.options import DATA_HELP
 from cct_keras.cli.options import add_data_dir
+from cct_keras.cli.options import check_folder
 from cct_keras.cli.options import check_model
 from cct_keras.cli.printing import print_notes
 from cct_keras.cli.quiet import import_keras_quietly
@@ -17,7 +18,7 @@ EPILOG = """methods:
   gradcam           Grad-CAM on the last stage of the tokenizer
   rollout           attention rollout; the same for every class
   attention         of one block and head (--block, --head); the same for every class
-  seqpool           the weights of SeqPool; the same for every class
+  seqpool           the weights of SeqPool or attention pooling; likewise
   occlusion         what the model misses if a place is covered; slow
 """
 
@@ -112,6 +113,7 @@ def run(arguments) -> None:
         raise ModelError("--judge needs images whose classes are known: give --data")
     if not (arguments.images or arguments.weights_only or arguments.data):
         raise ModelError("give images to explain, or --weights-only, or --data")
+    check_folder(arguments.out)
     check_model(arguments.model)
     import_keras_quietly(with_tensorflow=bool(arguments.data))
     if arguments.images:

@@ -94,3 +94,9 @@ def check_model(name: str) -> None:
     if difflib.get_close_matches(variant, VARIANTS):
         find_variant(variant)
         find_weights(variant, tag)
+
+
+def check_folder(folder: pathlib.Path | None) -> None:
+    """Refuses a file where a folder is to be written, before anything is computed."""
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file, and a folder is to be written")

@@ -6,6 +6,7 @@ import sys
 import cct_keras
 from cct_keras.cli.options import MODEL_HELP
 from cct_keras.cli.options import add_json
+from cct_keras.cli.options import check_folder
 from cct_keras.cli.options import check_model
 from cct_keras.cli.quiet import import_keras_quietly
 from cct_keras.cli.quiet import open_quietly
@@ -63,6 +64,7 @@ def run(arguments) -> None:
             f"{arguments.model} is an exported file, which shows no attention: explain "
             "the model that it was made from"
         )
+    check_folder(arguments.explain)
     rows = _classify(arguments)
     from cct_keras.runtime.printing import print_predictions
     from cct_keras.runtime.printing import refuse_unreadable

@@ -55,8 +55,8 @@ def explain(
             are, like `model.predict`.
         method: `"gradient_rollout"` (the default, which `judge_explanations` found
             best), `"gradient"`, `"gradcam"`, `"rollout"`, `"attention"`, `"seqpool"`
-            (for models that have it), or `"occlusion"`, which is slow and asks nothing
-            but the model.
+            (for models with SeqPool or attention pooling), or `"occlusion"`, which is
+            slow and asks nothing but the model.
         target: The class to explain, by name or number, or one for each image. By
             default the class that the model predicts. `"seqpool"`, `"attention"` and
             `"rollout"` are the same for all classes.

@@ -210,7 +210,7 @@ def judgement_bars(judgement):
         "insertion": "insertion: more is better",
         "pointing": "pointing: more is better",
         "apart": "two apart: more is better",
-        "randomized": "like random weights: less is better",
+        "randomized": "like random weights: 1 is bad",
     }
     names = list(judgement.rows)
     figure = new_figure(2.6 * len(panels), 0.28 * len(names) + 0.9)

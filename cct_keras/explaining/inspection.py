@@ -4,7 +4,6 @@ import dataclasses
 import os
 import pathlib
 
-import keras
 import numpy as np
 from keras import ops
 
@@ -14,6 +13,7 @@ from cct_keras.explaining.explain import fitting_batch
 from cct_keras.explaining.images import draw_images
 from cct_keras.explaining.learned_page import write_inspection
 from cct_keras.explaining.methods import attention_maps
+from cct_keras.explaining.methods import seqpool_maps
 from cct_keras.explaining.tracing import PREDICTED
 from cct_keras.explaining.tracing import Trace
 from cct_keras.explaining.tracing import open_tracer
@@ -42,10 +42,11 @@ class Inspection:
         images: How many images the following were measured on; 0 without data.
         attention_distance: `(blocks, heads)`, how far a head looks on average, in
             pixels of the model's images; `None` without data.
+        uniform_distance: How far a head looks that attends to all tokens alike.
         head_attention: `(blocks, heads, rows, columns)`, what the head of the model
             reads through each attention head, the mean of all images.
-        pool_weights: `(rows, columns)`, what SeqPool favors on average; `None` for a
-            model without it.
+        pool_weights: `(rows, columns)`, what SeqPool, or attention pooling, favors on
+            average; `None` for a model without one.
         pool_deviation: Standard deviation of these weights over the images.
         image_size: Height and width of the model's images.
         name: Name of the model.
@@ -57,6 +58,7 @@ class Inspection:
     position_similarity: np.ndarray | None
     images: int = 0
     attention_distance: np.ndarray | None = None
+    uniform_distance: float | None = None
     head_attention: np.ndarray | None = None
     pool_weights: np.ndarray | None = None
     pool_deviation: np.ndarray | None = None
@@ -96,7 +98,7 @@ def inspect_model(
     """Shows what a model learned.
 
     Args:
-        model: As for `explain`.
+        model: As for `explain`; without data it needs no head.
         data: What `load_data` takes, or what it returned. Without it only the weights
             are inspected.
         split: Images to measure the attention on.
@@ -115,7 +117,8 @@ def inspect_model(
     >>> inspection.attention_distance.shape
     (2, 2)
     """
-    trained = open_trained(model)
+    # Attention is measured as the head reads it; the weights are there without one.
+    trained = open_trained(model, needs_head=data is not None)
     filters, variance = _first_filters(trained.model)
     known = {
         "filters": filters,
@@ -175,7 +178,7 @@ def _measure(trained: Trained, data: Dataset, split, count, seed, data_dir) -> d
         parts = [ops.reshape(x, (-1, x.shape[1] * x.shape[2])) for x in [distances]]
         parts.append(ops.reshape(heads, (-1, int(np.prod(heads.shape[1:])))))
         if trace.pool is not None:
-            parts.append(trace.pool)
+            parts.append(seqpool_maps(trace))
         return ops.concatenate(parts, axis=-1)
 
     batch, found = fitting_batch(trained), []
@@ -193,14 +196,11 @@ def _measure(trained: Trained, data: Dataset, split, count, seed, data_dir) -> d
     return {
         "images": len(images),
         "attention_distance": distances.mean(axis=0).reshape(shape),
+        "uniform_distance": float(between.mean()),
         "head_attention": maps.mean(axis=0).reshape(*shape, rows, columns),
-        "pool_weights": _per_token(pool.mean(axis=0), readout) if pool.size else None,
-        "pool_deviation": _per_token(pool.std(axis=0), readout) if pool.size else None,
+        "pool_weights": pool.mean(axis=0).reshape(readout.grid) if pool.size else None,
+        "pool_deviation": pool.std(axis=0).reshape(readout.grid) if pool.size else None,
     }
-
-
-def _per_token(values, readout):
-    return values[-readout.grid[0] * readout.grid[1] :].reshape(readout.grid)
 
 
 def attention_distances(attention, between, prefix: int = 0):
@@ -215,7 +215,7 @@ def attention_distances(attention, between, prefix: int = 0):
     Returns:
         Tensor `(batch, blocks, heads)`.
     """
-    found = []
+    between, found = ops.convert_to_tensor(between), []
     for weights in attention:
         weights = weights[:, :, prefix:, prefix:]
         total = ops.sum(weights, axis=-1)
@@ -229,4 +229,4 @@ def _distances(grid, cell):
     y, x = np.mgrid[: grid[0], : grid[1]].reshape(2, -1).astype("float32")
     across = (x[:, None] - x[None]) * cell[1]
     down = (y[:, None] - y[None]) * cell[0]
-    return keras.ops.convert_to_tensor(np.hypot(across, down).astype("float32"))
+    return np.hypot(across, down).astype("float32")

@@ -1,6 +1,7 @@
 """`judge_explanations`: how far the maps of each method can be trusted."""
 
 import dataclasses
+import random
 import time
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -153,6 +154,17 @@ def judge_explanations(
         methods = usable_methods(readout)
     for name in methods:
         find_method(name, readout)
+    state = random.getstate()
+    try:
+        return _judge(
+            trained, data, methods, split, count, seed, data_dir, verbose=verbose
+        )
+    finally:
+        # Keras draws the seeds of layers from these numbers, which are the user's.
+        random.setstate(state)
+
+
+def _judge(trained, data, methods, split, count, seed, data_dir, *, verbose):
     images, labels = draw_images(trained, data, split, count, seed, data_dir)
     scenes = _Scenes(trained, images, labels, seed)
     rows, errors = {}, {}
@@ -230,8 +242,8 @@ def _with_random_weights(model, seed):
     clone = keras.models.clone_model(model)
     generator = np.random.default_rng(seed)
     for weight in clone.trainable_variables:
-        if len(weight.shape) < 2:
-            # Biases and normalizations begin with a constant.
+        if np.ptp(keras.ops.convert_to_numpy(weight)) == 0 and len(weight.shape) < 2:
+            # Most biases, and normalizations, begin with a constant.
             continue
         deviation = 0.02
         if "position_embedding" in weight.path:

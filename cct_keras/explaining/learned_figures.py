@@ -125,12 +125,17 @@ def distance(inspection):
             markeredgewidth=0,
         )
     axes.plot(range(blocks), values.mean(axis=1), color=GRAY, label="mean of the heads")
+    # Otherwise a low dot says nothing of whether it is low.
+    uniform = inspection.uniform_distance
+    axes.axhline(
+        uniform, color=GRAY, linestyle="--", linewidth=1, label="all tokens alike"
+    )
     axes.set_xlabel("block")
     height, width = inspection.image_size
     axes.set_ylabel(f"mean distance, pixels of {height} x {width}")
     axes.set_xticks(range(0, blocks, max(1, blocks // 12)))
     axes.set_xlim(-0.5, blocks - 0.5)
-    axes.set_ylim(0, None)
+    axes.set_ylim(0, 1.1 * max(float(values.max()), uniform))
     axes.grid(axis="y")
     axes.legend(loc="lower right")
     axes.set_title(f"{inspection.images} images, a dot a head", fontsize=9)
@@ -179,7 +184,7 @@ def heads(inspection):
 
 @styled
 def pool(inspection):
-    """What SeqPool favors on average, and how much it varies."""
+    """What the pooling favors on average, and how much it varies."""
     panels = {
         "mean weight of a token": inspection.pool_weights,
         "standard deviation": inspection.pool_deviation,
@@ -196,8 +201,8 @@ def pool(inspection):
         legend(bar, (0.0, high), signed=False)
     equal = 1 / (rows * columns)
     figure.suptitle(
-        f"what SeqPool favors, over {inspection.images} images; equal weights would "
-        f"be {equal:.3g}",
+        f"what the pooling favors, over {inspection.images} images; equal weights "
+        f"would be {equal:.3g}",
         fontsize=9,
         x=0.01,
         ha="left",

@@ -27,7 +27,7 @@ PARTS = {
         "Attention distance",
         "svg",
         "Low dots are heads that look at their surroundings, as a convolution does; "
-        "high ones look at the whole image.",
+        "the dashed line is a head that looks at the whole image alike.",
     ),
     "heads": (
         "Attention by head",
@@ -35,10 +35,10 @@ PARTS = {
         "What is read through each head of each block, at which place of the image.",
     ),
     "pool": (
-        "Sequence pooling",
+        "Pooling",
         "png",
-        "Where SeqPool takes its answer from, whatever the picture shows. A large "
-        "deviation means that it looks at the picture rather than at a place.",
+        "Where SeqPool, or attention pooling, takes the answer from on average. A "
+        "large deviation means that it looks at the picture rather than at a place.",
     ),
 }
 

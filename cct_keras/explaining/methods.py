@@ -36,15 +36,15 @@ class Method:
 
 
 def seqpool_maps(trace: Trace):
-    """The weights by which SeqPool averages the tokens."""
+    """The weights by which SeqPool, or attention pooling, averages the tokens."""
     return trace.readout.image_tokens(_reading(trace))
 
 
 def attention_maps(trace: Trace):
     """What the head reads, through the attention of one block and head.
 
-    A class token's own row of the attention; where SeqPool reads all tokens, the mean
-    of their rows by the weights of SeqPool.
+    A class token's own row of the attention; where a pooling reads all tokens, the mean
+    of their rows by the weights of the pooling.
 
     Returns:
         Tensor `(batch, blocks, heads, image tokens)`.
@@ -73,8 +73,9 @@ def gradient_maps(trace: Trace):
     """Relevance of attention times its gradient (Chefer, Gur and Wolf, 2021).
 
     In every block the positive part of attention times gradient, averaged over the
-    heads, is added to the relevance that came so far. It begins with what the head
-    reads; SeqPool is an attention too, and begins with its own weights times gradient.
+    heads, is added to the relevance that came so far. It begins with the class token
+    that the head reads; SeqPool is an attention too, and begins with its own weights
+    times gradient, as does a mean, whose weights are equal.
     """
     flow, relevances = _relevance(trace)
     for relevance in reversed(relevances):
@@ -109,13 +110,17 @@ def _relevance(trace):
     relevances = [
         ops.mean(ops.relu(weights * slope), axis=1) for weights, slope in pairs
     ]
-    if trace.readout.kind != "pool":
+    if "pool" in trace.gradients:
+        start = ops.relu(trace.pool * trace.gradients["pool"])
+    elif "read" in trace.gradients:
+        # Equal weights times their gradient, without the weights being anywhere.
+        start = ops.relu(ops.sum(trace.read * trace.gradients["read"], axis=-1))
+    else:
         return _reading(trace), relevances
-    pool = ops.relu(trace.pool * trace.gradients["pool"])
-    # Where no token speaks for the class, what SeqPool reads has to do.
-    speaks = ops.max(pool, axis=-1, keepdims=True) > 0
-    pool = ops.where(speaks, pool, trace.pool)
-    return trace.readout.weights(pool, ops.shape(pool)[0]), relevances
+    start = trace.readout.over_tokens(start)
+    # Where no token speaks for the class, what the head reads has to do.
+    speaks = ops.max(start, axis=-1, keepdims=True) > 0
+    return ops.where(speaks, start, _reading(trace)), relevances
 
 
 def _reading(trace):
@@ -132,21 +137,21 @@ BEST = "gradient_rollout"
 METHODS = {
     method.name: method
     for method in (
-        Method("seqpool", "weight of the token in SeqPool", seqpool_maps),
+        Method("seqpool", "weight of the token in the pooling", seqpool_maps),
         Method("attention", "attention to the token", attention_maps),
         Method("rollout", "attention that flows to the token", rollout_maps),
         Method(
             "gradient",
             "relevance of the token",
             gradient_maps,
-            watched=("attention", "pool"),
+            watched=("attention", "pool", "read"),
             class_specific=True,
         ),
         Method(
             "gradient_rollout",
             "relevance that flows to the token",
             gradient_rollout_maps,
-            watched=("attention", "pool"),
+            watched=("attention", "pool", "read"),
             class_specific=True,
         ),
         Method(
@@ -180,8 +185,8 @@ def find_method(name: str | None, readout: Readout) -> Method:
     if name == "seqpool" and readout.kind != "pool":
         usable = ", ".join(other for other in METHODS if other != name)
         raise ModelError(
-            "method='seqpool' shows the weights of SeqPool, and this model has none; "
-            f"use one of: {usable}"
+            "method='seqpool' shows the weights of a learned pooling, and this model "
+            f"has none; use one of: {usable}"
         )
     return METHODS[name]
 

@@ -13,6 +13,7 @@ from cct_keras.explaining.cards import card_grid
 from cct_keras.explaining.cards import card_style
 from cct_keras.explaining.cards import file_bytes
 from cct_keras.explaining.figures import check_strength
+from cct_keras.explaining.methods import METHODS
 from cct_keras.explaining.overlays import color_limits
 from cct_keras.explaining.overlays import colors
 from cct_keras.explaining.overlays import overlay
@@ -88,10 +89,14 @@ def write_explanation(explanation, folder: pathlib.Path, strength: float):
 
 def _controls(explanation, strength):
     label = "strength of the colors"
+    method = METHODS.get(explanation.method)
+    whose = "The map is the same for all classes"
+    if method is not None and method.class_specific:
+        whose = "The map is that of the class in bold letters"
     return (
         f"<p>A value is the {escape(explanation.meaning)}. Every rectangle is one "
-        "token: the model sees nothing finer. A map shows what the method found; it "
-        "is no proof of why the model decided.</p>\n"
+        f"token: the model sees nothing finer. {whose}. It shows what the method "
+        "found, and is no proof of why the model decided.</p>\n"
         f'<div class="controls"><label>{label} <input id="strength" type="range" '
         f'min="0" max="100" value="{round(100 * strength)}"></label>'
         '<output id="value" for="strength"></output></div>'

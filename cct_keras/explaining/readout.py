@@ -7,10 +7,14 @@ import numpy as np
 from keras import ops
 
 from cct_keras.errors import ModelError
+from cct_keras.layers.attention_pool import AttentionPool
 from cct_keras.layers.seq_pool import SeqPool
 from cct_keras.layers.token_pool import TokenPool
 from cct_keras.models.inspection import architecture_of
 from cct_keras.models.inspection import find_tokenizer
+
+# Pooling without weights.
+MEANS = (keras.layers.GlobalAveragePooling1D, keras.layers.GlobalMaxPooling1D)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,9 +23,11 @@ class Readout:
 
     Attributes:
         grid: Rows and columns of the image's tokens.
-        prefix: How many other tokens stand before them, such as the class token.
-        kind: `"pool"` for SeqPool, whose weights differ from image to image,
-            `"token"` for prefix tokens, `"mean"` for all tokens of the image alike.
+        prefix: How many other tokens stand before them, such as the class token and
+            registers.
+        kind: `"pool"` for SeqPool and attention pooling, whose weights differ from
+            image to image, `"token"` for prefix tokens, `"mean"` for all tokens of the
+            image alike, `"token_mean"` for both of these, side by side.
         indices: Which prefix tokens.
     """
 
@@ -39,20 +45,38 @@ class Readout:
         """How much the head reads of each token.
 
         Args:
-            pool: Weights of SeqPool `(batch, image tokens)`; `None` for other kinds.
+            pool: Weights of the pooling, as `over_tokens` takes them; `None` for kinds
+                without.
             batch: Number of images.
 
         Returns:
             Tensor `(batch, tokens)`, whose rows sum to 1.
         """
         if self.kind == "pool":
-            return ops.pad(pool, [[0, 0], [self.length - pool.shape[-1], 0]])
+            return self.over_tokens(pool)
         shares = np.zeros(self.length, "float32")
-        if self.kind == "token":
-            shares[list(self.indices)] = 1 / len(self.indices)
-        else:
-            shares[self.prefix :] = 1 / (self.length - self.prefix)
+        # Side by side, a prefix token and the mean count alike.
+        parts = ("token", "mean") if self.kind == "token_mean" else (self.kind,)
+        if "token" in parts:
+            shares[list(self.indices)] = 1 / len(self.indices) / len(parts)
+        if "mean" in parts:
+            shares[self.prefix :] = 1 / (self.length - self.prefix) / len(parts)
         return ops.broadcast_to(ops.convert_to_tensor(shares), (batch, self.length))
+
+    def over_tokens(self, values):
+        """Values of what a pooling reads, as values of the whole sequence.
+
+        Args:
+            values: `(batch, tokens)`, or `(batch, heads, 1, tokens)` of attention
+                pooling, whose heads are averaged. The tokens are the last of the
+                sequence.
+
+        Returns:
+            Tensor `(batch, tokens)`, 0 for tokens that are not read.
+        """
+        if len(values.shape) == 4:
+            values = ops.mean(values, axis=(1, 2))
+        return ops.pad(values, [[0, 0], [self.length - values.shape[-1], 0]])
 
     def image_tokens(self, values):
         """The values of the image's own tokens, the prefix tokens left out."""
@@ -75,18 +99,36 @@ def find_readout(model: keras.Model) -> Readout:
     """
     tokenizer = find_tokenizer(model)
     grid = tokenizer.compute_grid(tokenizer.input.shape)
-    prefix = len(architecture_of(model).prefix_tokens)
-    pools = [layer for layer in model.layers if isinstance(layer, SeqPool)]
-    if pools:
+    prefix = architecture_of(model).num_prefix_tokens
+    if _layers(model, (SeqPool, AttentionPool)):
         return Readout(grid, prefix, "pool")
-    tokens = [layer for layer in model.layers if isinstance(layer, TokenPool)]
-    if tokens:
-        indices = tuple(layer.index for layer in tokens)
-        return Readout(grid, prefix, "token", indices)
-    means = (keras.layers.GlobalAveragePooling1D, keras.layers.GlobalMaxPooling1D)
-    if any(isinstance(layer, means) for layer in model.layers):
+    indices = tuple(layer.index for layer in _layers(model, TokenPool))
+    means = _layers(model, MEANS)
+    if indices:
+        return Readout(grid, prefix, "token_mean" if means else "token", indices)
+    if means:
         return Readout(grid, prefix, "mean")
     raise ModelError(
         f"{model.name!r} pools its tokens in a way that is not known here; SeqPool, "
-        "TokenPool and global pooling are"
+        "AttentionPool, TokenPool and global pooling are"
     )
+
+
+def tokens_of_mean(model: keras.Model, readout: Readout):
+    """The tokens that a head reads the mean of, and beside it a prefix token, if any.
+
+    Args:
+        model: A model.
+        readout: What its head reads.
+
+    Returns:
+        A symbolic tensor of the model; `None` if the head reads no mean.
+    """
+    kinds = {"mean": MEANS, "token_mean": TokenPool}
+    if readout.kind not in kinds:
+        return None
+    return _layers(model, kinds[readout.kind])[0].input
+
+
+def _layers(model, kind):
+    return [layer for layer in model.layers if isinstance(layer, kind)]

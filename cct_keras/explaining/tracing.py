@@ -16,8 +16,10 @@ from keras import ops
 
 from cct_keras.explaining.readout import Readout
 from cct_keras.explaining.readout import find_readout
+from cct_keras.explaining.readout import tokens_of_mean
 from cct_keras.inference.trained import output_activation
 from cct_keras.kernels.observation import observe
+from cct_keras.kernels.observation import observed
 from cct_keras.models.inspection import find_tokenizer
 
 # As a target: the class that the model itself predicts.
@@ -36,7 +38,9 @@ class Trace:
         readout: Which tokens the head reads.
         tokens: `(batch, tokens, dim)`, what the tokenizer made of the images.
         attention: For each block `(batch, heads, tokens, tokens)`.
-        pool: `(batch, tokens)`, the weights of SeqPool; `None` without one.
+        pool: The weights of SeqPool `(batch, tokens)`, or of attention pooling
+            `(batch, heads, 1, tokens)`; `None` without one.
+        read: `(batch, tokens, dim)`, what a head reads the mean of; `None` for others.
         gradients: Under the same names the derivatives of the target's score.
         logits: `(batch, classes)`.
     """
@@ -45,6 +49,7 @@ class Trace:
     tokens: object
     attention: tuple
     pool: object
+    read: object
     gradients: Mapping[str, object]
     logits: object
 
@@ -59,7 +64,9 @@ class Tracer:
     def __init__(self, model: keras.Model):
         self._readout = find_readout(model)
         self._tokenizer = find_tokenizer(model)
-        self.model, self._ends_in_softmax = _without_softmax(model)
+        logits, self._ends_in_softmax = _without_softmax(model)
+        read = tokens_of_mean(model, self._readout)
+        self.model = keras.Model(model.input, _showing(read, logits))
         # A model that was quantized or got another layer has other variables.
         self._variables = list(model.variables)
         self._compiled = {}
@@ -91,8 +98,8 @@ class Tracer:
 
         Args:
             make_maps: From a `Trace` to a tensor; `None` for the probabilities alone.
-            watched: What to differentiate by: some of `"tokens"`, `"attention"` and
-                `"pool"`.
+            watched: What to differentiate by: some of `"tokens"`, `"attention"`,
+                `"pool"` and `"read"`, as far as the model has them.
             images: Input of the model.
             targets: Class of each image, or `PREDICTED`.
             few: Whether so few images come that compiling would take longer.
@@ -278,6 +285,7 @@ class _Seen:
             values["tokens"][0],
             tuple(values["attention"]),
             values.get("pool", [None])[0],
+            values.get("read", [None])[0],
             {
                 kind: tuple(found) if kind == "attention" else found[0]
                 for kind, found in slopes.items()
@@ -294,16 +302,30 @@ def _score(logits, targets):
     return ops.sum(chosen * logits)
 
 
+class _Read(keras.layers.Layer):
+    """Shows tokens on their way to a layer of Keras, which shows none by itself."""
+
+    def call(self, tokens):
+        return observed("read", tokens)
+
+
+def _showing(read, logits):
+    """The logits, computed from tokens that are shown; without tokens as they are."""
+    if read is None:
+        return logits
+    return keras.Model(read, logits)(_Read(autocast=False)(read))
+
+
 def _without_softmax(model):
-    """A model that returns logits, and whether a softmax makes them probabilities.
+    """The logits of a model, and whether a softmax makes them probabilities.
 
     The derivative of a probability near 1 is almost 0, that of its logit is not. Where
     the end of a model cannot be taken off, the logarithm of its output stands in.
     """
     ending = output_activation(model)
     if ending == "linear":
-        return keras.Model(model.input, model.output), True
+        return model.output, True
     layer = model.layers[-1]
     if ending == "softmax" and isinstance(layer, keras.layers.Activation):
-        return keras.Model(model.input, layer.input), True
-    return keras.Model(model.input, ops.log(ops.maximum(model.output, 1e-7))), False
+        return layer.input, True
+    return ops.log(ops.maximum(model.output, 1e-7)), False

@@ -87,6 +87,7 @@ def open_trained(
     mean: tuple | None = None,
     std: tuple | None = None,
     class_names: tuple | None = None,
+    needs_head: bool = True,
 ) -> Trained:
     """Opens a trained model.
 
@@ -97,6 +98,7 @@ def open_trained(
             from 0 to 1.
         std: Deviation of each channel, likewise.
         class_names: Names of the classes in the place of what the model tells.
+        needs_head: Whether to refuse a model without head.
 
     Returns:
         A `Trained`.
@@ -123,7 +125,7 @@ def open_trained(
         architecture = architecture_of(found)
     except ValueError as error:
         raise ModelError(_with_hint(found, str(error))) from error
-    if not _count_classes(found):
+    if needs_head and not _count_classes(found):
         raise ModelError("the model has no head that tells classes apart")
     return _with_known_preprocessing(
         Trained(found, architecture, settings), mean, std, class_names
@@ -174,6 +176,9 @@ def _count_classes(model):
     if len(model.outputs) != 1 or len(model.output_shape) != 2:
         return 0
     heads = [layer for layer in model.layers if isinstance(layer, keras.layers.Dense)]
+    if heads and heads[-1].name == "projection":
+        # What a model without head projects to are no classes.
+        return 0
     return model.output_shape[-1] if heads else 0
 
 

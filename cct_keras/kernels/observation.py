@@ -1,8 +1,8 @@
 """A view of what a model computes on the way, for those who explain it.
 
 Layers hand three intermediate values to `observed`: the tokens that the tokenizer made
-(`"tokens"`), the attention weights of each block (`"attention"`) and the weights of the
-sequence pooling (`"pool"`). Nobody looks unless `observe` is active.
+(`"tokens"`), the attention weights of each block (`"attention"`) and the weights of
+sequence or attention pooling (`"pool"`). Nobody looks unless `observe` is active.
 """
 
 import contextlib

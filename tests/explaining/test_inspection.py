@@ -13,6 +13,7 @@ from small import small_model
 from small import stripes
 
 import cct_keras
+from cct_keras.errors import ModelError
 
 pytestmark = pytest.mark.integration
 
@@ -103,6 +104,15 @@ def test_a_model_without_positions():
     assert set(found.plot()) == {"filters"}
 
 
+def test_the_weights_of_a_model_without_head(data):
+    model = small_model("ViT", include_top=False)
+    found = cct_keras.inspect_model(model)
+    assert found.filters.shape == (28, 4, 4, 3)
+    assert found.position_similarity.shape == (4, 4, 4, 4)
+    with pytest.raises(ModelError, match="the model has no head"):
+        cct_keras.inspect_model(model, data)
+
+
 # === From images ===
 
 
@@ -137,6 +147,7 @@ def test_uniform_attention_looks_at_the_mean_distance(family, data):
     assert found.attention_distance.shape == (2, 2)
     expected = mean_distance(4, 8, 16, 32)
     np.testing.assert_allclose(found.attention_distance, expected, rtol=1e-5)
+    assert found.uniform_distance == pytest.approx(expected, rel=1e-5)
     assert found.head_attention.shape == (2, 2, 4, 8)
     prefix = {"CCT": 0, "ViTLite": 1, "DeiT": 2}[family]
     np.testing.assert_allclose(found.head_attention, 1 / (32 + prefix), rtol=1e-4)
@@ -241,5 +252,5 @@ def test_the_page(saved):
         "Positions",
         "Attention distance",
         "Attention by head",
-        "Sequence pooling",
+        "Pooling",
     ]

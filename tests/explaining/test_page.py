@@ -89,6 +89,15 @@ def test_the_target_is_named_with_its_probability(saved):
         assert f"{HOSTILE}{100 * row[1]:.1f} %" in text
 
 
+def test_the_page_tells_whether_a_map_belongs_to_a_class(saved, model, tmp_path):
+    _, path, _ = saved
+    assert "The map is the same for all classes" in read_page(path).text
+    found = cct_keras.explain(model, photo(20, 20), "gradient", 1, verbose=False)
+    page = read_page(found.save(tmp_path))
+    assert "The map is that of the class in bold letters" in page.text
+    assert len([a for _, a in page.tags if a.get("class") == "target"]) == 1
+
+
 def test_colors_and_numbers_of_the_legend(saved):
     """A card shows its own map: highest values in the last color of the legend."""
     explanation, path, _ = saved

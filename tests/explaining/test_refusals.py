@@ -169,6 +169,19 @@ def test_the_command_line(words, message, capsys, tmp_path):
     assert not out.exists()
 
 
+@pytest.mark.parametrize("command", ["explain", "predict"])
+def test_a_file_in_the_place_of_the_folder(command, capsys, tmp_path):
+    file = tmp_path / "out"
+    file.write_bytes(b"mine")
+    option = {"explain": "--out", "predict": "--explain"}[command]
+    assert main([command, DIGITS, SEVEN, option, str(file)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.endswith("out is a file, and a folder is to be written\n")
+    assert len(printed.err.splitlines()) == 1
+    assert file.read_bytes() == b"mine"
+
+
 def test_an_exported_file_that_is_there(capsys, tmp_path):
     file = tmp_path / "model.onnx"
     file.write_bytes(b"graph")
@@ -198,6 +211,26 @@ def test_the_command_line_writes_maps(capsys, tmp_path):
     found = cct_keras.explain(DIGITS, SEVEN, "attention", "7", block=0, head=1)
     np.testing.assert_allclose(numbers["token_maps"], found.token_maps, atol=1e-6)
     assert list(numbers["targets"]) == [7]
+
+
+@pytest.mark.integration
+def test_predict_writes_maps_beside_its_answers(capsys, tmp_path):
+    """Of the pictures that can be read; the answers on stdout are the same."""
+    out, broken = tmp_path / "out", tmp_path / "broken.png"
+    broken.write_text("no picture")
+    assert main(["predict", DIGITS, SEVEN]) == 0
+    answers = capsys.readouterr().out
+    assert main(["predict", DIGITS, SEVEN, "--explain", str(out)]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == answers
+    assert str(out / "index.html") in printed.err
+    expected = cct_keras.explain(DIGITS, SEVEN).token_maps
+    stored = np.load(out / "maps.npz")["token_maps"]
+    np.testing.assert_allclose(stored, expected, atol=1e-6)
+    words = ["predict", DIGITS, SEVEN, str(broken), "--explain", str(out)]
+    assert main(words) == 2
+    assert "broken.png" in capsys.readouterr().err
+    assert len(np.load(out / "maps.npz")["token_maps"]) == 1
 
 
 def test_the_command_line_inspects_weights(capsys, tmp_path):

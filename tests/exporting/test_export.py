@@ -308,6 +308,8 @@ def test_all_options_at_once(suffix, tmp_path):
     assert maps.shape == (5, 4, 5)
     np.testing.assert_allclose(maps.sum((1, 2)), 1, atol=1e-5)
     assert exported.parity["largest_map_difference"] < 1e-5
+    shown = cct_keras.explain(model, images.astype("uint8"), "seqpool", verbose=False)
+    np.testing.assert_allclose(maps, shown.token_maps, atol=1e-4)
     if suffix == ".onnx":
         raw = images[:2].astype("uint8").transpose(0, 3, 1, 2)
         outputs = run_onnx(path, np.ascontiguousarray(raw))

@@ -4,6 +4,7 @@ import json
 import pathlib
 import sys
 
+import numpy as np
 import torch
 import transformers
 
@@ -175,10 +176,56 @@ def golden_case(name, kind, settings, run, size, options):
     }
 
 
-def main():
-    rows = [golden_case(name, *case) for name, case in CASES.items()]
+def seen_in(name):
+    """Attention of each block, and of the pooling, `(heads, 1, tokens)`, if any."""
+    kind, settings, _, size, _ = CASES[name]
+    settings = type(settings)(**settings.to_dict(), attn_implementation="eager")
+    model = getattr(transformers, kind)(settings).eval()
+    shapes = {key: tuple(x.shape) for key, x in model.state_dict().items()}
+    model.load_state_dict(
+        {
+            key: torch.from_numpy(reference.random_tensor(key, shape))
+            for key, shape in shapes.items()
+        }
+    )
+    read = []
+    for module in model.modules():
+        if isinstance(module, torch.nn.MultiheadAttention):
+            module.register_forward_pre_hook(
+                lambda _, args, kwargs: read.append((*args, *kwargs.values())),
+                with_kwargs=True,
+            )
+    images = reference.random_images(name, (1, *size, 3))
+    with torch.no_grad():
+        outputs = model(
+            torch.from_numpy(images.transpose(0, 3, 1, 2).copy()),
+            output_attentions=True,
+        )
+        pools = [
+            module(*read[0][:3], average_attn_weights=False)[1][0]
+            for module in model.modules()
+            if isinstance(module, torch.nn.MultiheadAttention)
+        ]
+    return {
+        "name": name,
+        "attention": [rounded(x[0]) for x in outputs.attentions],
+        "pool": rounded(pools[0]) if pools else None,
+    }
+
+
+def rounded(x):
+    return np.round(x.double().numpy(), 8).tolist()
+
+
+def write(file, rows):
     lines = ",\n".join(json.dumps(row) for row in rows)
-    (FOLDER / "plain_vits.json").write_text(f"[\n{lines}\n]\n")
+    (FOLDER / file).write_text(f"[\n{lines}\n]\n")
+
+
+def main():
+    write("plain_vits.json", [golden_case(name, *case) for name, case in CASES.items()])
+    seen = ("dinov2_registers", "siglip")
+    write("attention_plain_vits.json", [seen_in(name) for name in seen])
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 import json
 import os
+import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -13,10 +15,12 @@ from runs import StopAfter
 from runs import assert_same_weights
 from runs import weights_of
 from runs import without_times
+from small import stripes
 
 import cct_keras
 from cct_keras.errors import RunError
 from cct_keras.models.inspection import encoder_blocks
+from cct_keras.report.page import write_report
 from cct_keras.training.run_folder import RunFolder
 from cct_keras.training.train import Run
 
@@ -73,6 +77,35 @@ def test_a_run_leaves_its_files(undisturbed):
     assert len(list((out / "snapshots").iterdir())) == 2
     last = keras.models.load_model(out / "last.keras")
     assert last.count_params() == run.model.count_params()
+
+
+@pytest.mark.integration
+def test_mistakes_are_beside_their_maps_and_files(tmp_path, monkeypatch):
+    """So that wrong labels can be found: a few pictures lie in the other folder."""
+    from PIL import Image
+
+    pixels, labels = stripes(48)
+    for index, (picture, label) in enumerate(zip(pixels, labels, strict=True)):
+        wrong = index % 8 == 1
+        folder = tmp_path / "data" / ("across", "down")[label ^ wrong]
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"{'wrong' if wrong else 'right'}_{index}.png"
+        Image.fromarray(picture.astype("uint8")).save(folder / name)
+    monkeypatch.setattr("cct_keras.training.results.write_report", write_report)
+    out = tmp_path / "run"
+    run = train(str(tmp_path / "data"), out, epochs=6, **PLAIN)
+    page, report = (
+        (out / name).read_text("utf-8") for name in ("mistakes.html", "report.html")
+    )
+    assert "probably mislabelled" in page
+    names = re.findall(r'<p class="name">[^<]*/([^</]+)</p>', page)
+    assert len(names) == page.count('class="map"') > 0
+    # The most confident mistakes are the pictures that lie in the wrong folder.
+    assert names[0].startswith("wrong")
+    assert 'href="mistakes.html"' in report
+    shown = re.findall(r'<p class="name">[^<]*/([^</]+)</p>', report)
+    assert len(shown) == report.count('class="map"')
+    assert set(shown) <= {pathlib.Path(file).name for file in run.data.test.files}
 
 
 def test_the_file_alone_takes_raw_images(undisturbed, source):
