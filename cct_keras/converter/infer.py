@@ -22,6 +22,8 @@ from cct_keras.models.variants import VARIANTS
 
 # A checkpoint tells that branches are scaled, not how the factors began.
 LAYER_SCALE = 1e-5
+# Sides of images have not so many pixels.
+LARGEST_SIDE = 2**20
 # Arguments that change no shape, so that only the caller or a record can tell them.
 INVISIBLE = (
     "num_heads",
@@ -148,7 +150,8 @@ def infer(
 
     if has(POSITIONS):
         _, length, _ = shape_of(POSITIONS, 3)
-        positions = np.asarray(tensors[table.name_of(POSITIONS)], "float32")
+        with np.errstate(all="ignore"):
+            positions = np.asarray(tensors[table.name_of(POSITIONS)], "float32")
         arguments["positional_embedding"] = kind_of_table(positions)
         own = len(prefix)
         if "class_token_position" in draft.row.defaults and own:
@@ -168,7 +171,36 @@ def infer(
     arguments["input_shape"] = (*size, channels)
     architecture = Architecture(family, arguments, grid)
     _check_strictly(architecture, checkpoint)
+    if record is not None:
+        _check_record(architecture, record)
+    if any(side is not None and side > LARGEST_SIDE for side in size):
+        raise CheckpointError(
+            f"the tensors are those of images of {size[0]} x {size[1]} pixels"
+        )
     return architecture
+
+
+def _check_record(architecture, record):
+    """Refuses what a record says of the function, if it cannot be."""
+    dim, heads = architecture.arguments["embedding_dim"], record.get("num_heads")
+    if heads is not None and dim % heads:
+        raise CheckpointError(
+            f"the file records num_heads={heads}, which do not divide "
+            f"embedding_dim={dim}"
+        )
+    sides = record.arguments["input_shape"][:2]
+    if architecture.arguments["input_shape"][:2] != sides or None in sides:
+        return
+    kernel, patches = architecture.kernel_size, architecture.row.tokenizer == "patches"
+    sizes = [architecture.stage_sizes(side) for side in sides]
+    grid = tuple(stages[-1][1] for stages in sizes)
+    is_whole = not patches or not any(side % kernel for side in sides)
+    is_tokens = all(n > 0 for stages in sizes for stage in stages for n in stage)
+    if not (is_whole and is_tokens) or architecture.grid not in (None, grid):
+        raise CheckpointError(
+            f"the file records images of {sides[0]} x {sides[1]} pixels, of which its "
+            "tokenizer does not make its positions"
+        )
 
 
 def _find_final_norm(has, told):

@@ -3,13 +3,17 @@
 import io
 import logging
 import pathlib
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 
 import numpy as np
 
+from cct_keras.converter.allowance import Allowance
 from cct_keras.converter.npz_file import read_npz
 from cct_keras.converter.safetensors_file import read_safetensors
+from cct_keras.converter.torch_file import open_zip
 from cct_keras.converter.torch_file import read_entry
 from cct_keras.converter.torch_file import read_legacy
 from cct_keras.converter.torch_file import read_zip
@@ -17,6 +21,7 @@ from cct_keras.download import download
 from cct_keras.download import forget_on_error
 from cct_keras.download import is_url
 from cct_keras.errors import CheckpointError
+from cct_keras.errors import shorten
 
 logger = logging.getLogger("cct_keras")
 # A training script's names for the weights, the averaged ones first: they are
@@ -43,8 +48,10 @@ WRAPPERS = ("module.", "_orig_mod.", "model.", "net.", "student.", "teacher.")
 MOST_WRAPPERS = 5
 # Tensors that a wrapper adds: how many weights `AveragedModel` has averaged.
 WRAPPERS_OWN = ("n_averaged",)
-# Members of an archive may declare this many bytes, or so many times its size.
-UNPACKED_LIMIT, UNPACKED_RATIO = 2**26, 20
+# No model has more; every one of them is looked for by its name.
+MOST_TENSORS = 10_000
+# Of names in a message.
+LONGEST_NAME = 80
 
 
 def read_checkpoint(
@@ -79,55 +86,53 @@ def _read_path(path):
         raise CheckpointError(f"{path} is a directory, not a checkpoint file")
     try:
         with path.open("rb") as file:
-            return _read_file(file, path.stat().st_size)
+            size = path.stat().st_size
+            return _read_file(file, size, Allowance(size))
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror or error}") from error
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from error
     except Exception as error:
         # Whatever a damaged file makes the readers stumble over.
-        raise CheckpointError(f"{path}: a broken file: {error!r}") from error
+        text = f"{type(error).__name__}: {shorten(str(error), 200)}"
+        raise CheckpointError(f"{path}: a broken file: {text}") from error
 
 
-def _read_file(file, size, inside_zip=False):
+def _read_file(file, size, allowance, inside_zip=False):
     """The content of a file and its metadata, by whichever reader knows its start."""
     start = file.read(16)
     file.seek(0)
     for recognizes, reader in READERS:
         if recognizes(start):
-            return reader(file, size, inside_zip)
+            return reader(file, size, allowance, inside_zip)
     if not start:
         raise CheckpointError("the file is empty")
     raise CheckpointError("neither a PyTorch checkpoint nor a safetensors file")
 
 
-def _read_pickle(file, size, inside_zip):
-    return read_legacy(file), {}
+def _read_pickle(file, size, allowance, inside_zip):
+    return read_legacy(file, size, allowance), {}
 
 
-def _read_safetensors(file, size, inside_zip):
-    return read_safetensors(file, size)
+def _read_safetensors(file, size, allowance, inside_zip):
+    return read_safetensors(file, size, allowance)
 
 
-def _refuse_hdf5(file, size, inside_zip):
+def _refuse_hdf5(file, size, allowance, inside_zip):
     raise CheckpointError(
         "a Keras weights file needs no conversion, but its name has to end in "
         ".weights.h5 or .keras"
     )
 
 
-def _read_archive(file, size, inside_zip):
+def _read_archive(file, size, allowance, inside_zip):
     try:
-        with zipfile.ZipFile(file) as archive:
-            members = [
-                info
+        with open_zip(file, allowance) as archive:
+            names = [
+                info.filename
                 for info in archive.infolist()
                 if not info.is_dir() and not info.filename.startswith("__MACOSX/")
             ]
-            limit = max(UNPACKED_LIMIT, UNPACKED_RATIO * size)
-            if sum(info.file_size for info in members) > limit:
-                raise CheckpointError("the archive declares far more than it holds")
-            names = [info.filename for info in members]
             if any(name.endswith("/constants.pkl") for name in names):
                 raise CheckpointError(
                     "refused: a TorchScript archive, which holds a program; nothing "
@@ -137,13 +142,14 @@ def _read_archive(file, size, inside_zip):
                 )
             pickles = [n for n in names if n == "data.pkl" or n.endswith("/data.pkl")]
             if len(pickles) == 1:
-                return read_zip(file, archive, pickles[0]), {}
+                return read_zip(file, archive, pickles[0], allowance), {}
             if names and all(name.endswith(".npy") for name in names):
-                return read_npz(file, archive, names), {}
+                return read_npz(file, archive, names, allowance), {}
             if len(names) == 1 and not inside_zip:
-                inner = read_entry(file, archive, names[0])
-                return _read_file(io.BytesIO(inner), len(inner), inside_zip=True)
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, OSError) as error:
+                inner = read_entry(file, archive, names[0], allowance)
+                stream = io.BytesIO(inner)
+                return _read_file(stream, len(inner), allowance, inside_zip=True)
+    except BROKEN_ARCHIVE as error:
         raise CheckpointError(f"a broken or truncated archive: {error}") from error
     raise CheckpointError(
         f"an archive with {len(names)} files, neither a PyTorch checkpoint nor a zip "
@@ -151,6 +157,18 @@ def _read_archive(file, size, inside_zip):
     )
 
 
+# What `zipfile` raises.
+BROKEN_ARCHIVE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    OSError,
+    # Fields of a directory that were cut, names that are no text.
+    IndexError,
+    UnicodeDecodeError,
+)
 # How the first bytes of a file tell what it is, and who reads it.
 READERS = [
     (lambda start: start[:4] == b"PK\x03\x04", _read_archive),
@@ -186,10 +204,15 @@ def _weights(content, entry, origin):
         if len(entries) > 1:
             others = ", ".join(str(name) for name in entries if name != chosen[0])
             logger.info(
-                "the weights in %r are taken; entry=... takes others: %s",
-                chosen[0],
-                others,
+                "the weights in %s are taken; entry=... takes others: %s",
+                shorten(repr(chosen[0]), LONGEST_NAME),
+                shorten(others, 4 * LONGEST_NAME),
             )
+    if len(content) > MOST_TENSORS:
+        raise CheckpointError(
+            f"{origin} holds {len(content)} tensors or other values, and no model has "
+            f"more than {MOST_TENSORS}"
+        )
     state, others = {}, []
     for name, value in content.items():
         array = _to_array(value)
