@@ -5,9 +5,9 @@ from cct_keras.errors import CheckpointError
 # In bytes, and for each byte of the file. Tables of names and layouts may copy each
 # tensor once more, so that all in all it is twice as much.
 AT_LEAST, FOR_EACH_BYTE = 30 * 2**20, 6
-# What Python's objects take, as measured: one that an opcode of a pickle makes, with its
-# place in the memo; the view of a tensor; for each byte of a pickle's long strings; for
-# each byte of a zip file's directory, and of a header in JSON.
+# What Python's objects take at most: one that an opcode of a pickle makes, with its
+# place in the memo; the view of a tensor; for each byte of a pickle's long strings, of
+# a zip file's directory, of a header in JSON.
 OPCODE, TENSOR, STRING_BYTE, DIRECTORY_BYTE, JSON_BYTE = 128, 1024, 5, 16, 40
 
 

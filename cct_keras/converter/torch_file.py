@@ -161,7 +161,11 @@ def _unpacked(archive, info):
 
 def read_legacy(file, size: int, allowance: Allowance):
     """The object of a file in the format before torch 1.6."""
-    magic, version, system, content, keys = _load_legacy(file, size, allowance)
+    if _load_pickle(file, size, allowance) != LEGACY_MAGIC:
+        raise CheckpointError("a pickle, but not a PyTorch checkpoint")
+    version, system, content, keys = (
+        _load_pickle(file, size, allowance) for _ in range(4)
+    )
     if version != 1001 or not isinstance(system, dict):
         raise CheckpointError("its legacy protocol is not supported")
     if system.get("little_endian") is not True:
@@ -190,15 +194,6 @@ def read_legacy(file, size: int, allowance: Allowance):
         return file.read(length)
 
     return _with_arrays(content, read_storage, allowance)
-
-
-def _load_legacy(file, size, allowance):
-    """The five pickles at the start of a file."""
-    for number in range(5):
-        value = _load_pickle(file, size, allowance)
-        if number == 0 and value != LEGACY_MAGIC:
-            raise CheckpointError("a pickle, but not a PyTorch checkpoint")
-        yield value
 
 
 # === The pickle ===

@@ -60,7 +60,9 @@ class Figures:
             )
 
 
-def run(folder: pathlib.Path, seed: int | str, cases: int, processes: int = 1) -> Figures:
+def run(
+    folder: pathlib.Path, seed: int | str, cases: int, processes: int = 1
+) -> Figures:
     """Reads so many damaged files.
 
     Args:

@@ -120,6 +120,7 @@ def zip_of(members, method=zipfile.ZIP_STORED) -> bytes:
         warnings.simplefilter("ignore")
         for name, content in members:
             # A date, so that the same case is the same bytes.
+            name = name.encode("utf-8", "replace").decode()
             info = zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0))
             archive.writestr(info, content, method)
     return buffer.getvalue()

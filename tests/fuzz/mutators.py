@@ -1,7 +1,7 @@
-"""Ways to damage a file, by chance or with intent; each is a function of a generator.
+"""Ways to damage a file, by chance or with intent.
 
-A mutator takes a `random.Random` and makes bytes: of a file, of the pickle or the header
-in it, or of a state dict by way of a writer. `make_case` chooses among them, always the
+A mutator takes a `random.Random` and makes bytes: of a file, of the pickle or header in
+it, or of a state dict by way of a writer. `make_case` chooses among them, always the
 same for one seed and number.
 """
 
@@ -520,14 +520,22 @@ def damage_record(rng: random.Random, state: dict) -> bytes:
             arguments[rng.choice(list(arguments))] = rng.choice(wrong)
         elif kind == 4:
             name = rng.choice(
-                ("activation", "epsilon", "top_pooling", "final_norm", "layer_scale")
-                + (
+                (
+                    "activation",
+                    "epsilon",
+                    "top_pooling",
+                    "final_norm",
+                    "layer_scale",
                     "num_registers",
                     "class_token",
                     "distilled",
                     "position_interpolation",
+                    "weights",
+                    "name",
+                    "include_top",
+                    "x",
+                    "representation_size",
                 )
-                + ("weights", "name", "include_top", "x", "representation_size")
             )
             arguments[name] = rng.choice(
                 (
@@ -574,8 +582,6 @@ def damage_npz(rng: random.Random, state: dict) -> bytes:
                     "[('a', '<f4'), ('b', '|O')]",
                     "('<f4', (2, 2))",
                     "'f4,f4'",
-                )
-                + (
                     "'<V4'",
                     "'|S4'",
                     "'<U1'",
@@ -584,16 +590,34 @@ def damage_npz(rng: random.Random, state: dict) -> bytes:
                     "'<f16'",
                     "'<M8[ns]'",
                     "''",
+                    "'<f4'*9",
+                    "'x'",
+                    "3",
+                    "None",
+                    "[]",
+                    "{}",
+                    "'(99999,99999)f4'",
+                    "'|V2147483647'",
+                    "'|S0'",
+                    "'V0'",
+                    "'<f2'",
+                    "'|b1'",
+                    "'|i1'",
                 )
-                + ("'<f4'*9", "'x'", "3", "None", "[]", "{}", "'(99999,99999)f4'")
-                + ("'|V2147483647'", "'|S0'", "'V0'", "'<f2'", "'|b1'", "'|i1'")
             )
         elif kind == 1:
             parts["shape"] = repr(tuple(_shape(rng)))
         elif kind == 2:
             parts["shape"] = rng.choice(
-                ("3", "None", "[2]", "(2.5,)", "('2',)", "(True,)", "()", "((2,),)")
-                + (
+                (
+                    "3",
+                    "None",
+                    "[2]",
+                    "(2.5,)",
+                    "('2',)",
+                    "(True,)",
+                    "()",
+                    "((2,),)",
                     "(" + "9" * 5000 + ",)",
                     "(" + "1, " * 3000 + ")",
                     "(0, 10**18)",
@@ -613,9 +637,13 @@ def damage_npz(rng: random.Random, state: dict) -> bytes:
                     "-" * 9000 + "1",
                     "{'descr'",
                     "[" * 200 + "]" * 200,
+                    "{'descr': '<f4'}",
+                    "__import__('os').system('touch CANARY')",
+                    "1+1j",
+                    "{**{}}",
+                    "'" + "\\N{DIGIT ONE}" * 500 + "'",
+                    "0" * 9000,
                 )
-                + ("{'descr': '<f4'}", "__import__('os').system('touch CANARY')")
-                + ("1+1j", "{**{}}", "'" + "\\N{DIGIT ONE}" * 500 + "'", "0" * 9000)
             )
             members[index][1] = files.npy(header, data)
             continue

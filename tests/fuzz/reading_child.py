@@ -1,9 +1,10 @@
 """Reads damaged files, one after the other, in a process of its own; prints findings.
 
-`campaign.py` starts it. By hand, `python reading_child.py SEED NUMBER FILE` writes a case
-to a file.
+`campaign.py` starts it. By hand, `python reading_child.py SEED NUMBER FILE` writes a
+case to a file.
 """
 
+import ctypes
 import faulthandler
 import json
 import os
@@ -16,6 +17,7 @@ import warnings
 import bombs
 import mutators
 
+LIBC = ctypes.CDLL(None)
 # What a file of n bytes may take above what the imports hold, and how long.
 MEMORY, MEMORY_A_BYTE = 64 * 2**20, 12
 SECONDS, BYTES_A_SECOND = 5, 10**7
@@ -138,6 +140,8 @@ def _trace(error):
 
 def _reset_peak():
     """Starts the kernel's count of the peak anew; what the process holds now."""
+    # What was freed before would be taken again, and not be counted.
+    LIBC.malloc_trim(0)
     pathlib.Path("/proc/self/clear_refs").write_text("5")
     return _status("VmRSS")
 
