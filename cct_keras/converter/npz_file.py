@@ -17,9 +17,10 @@ LARGEST_NUMBER = 2**48
 # which only the plainest values are read. What follows its version tells its length.
 LONGEST_HEADER = 10_000
 LENGTHS = {(1, 0): 2, (2, 0): 4, (3, 0): 4}
-DTYPE = re.compile(r"'descr': '([<>|=]?[a-zA-Z]\d{0,9})'")
-ORDER = re.compile(r"'fortran_order': (True|False)")
-SHAPE = re.compile(r"'shape': \(((?:\d{1,15}, ?)*(?:\d{1,15})?)\)", re.ASCII)
+DTYPE = re.compile(r"'descr':\s*'([<>|=]?[a-zA-Z]\d{0,9})'")
+ORDER = re.compile(r"'fortran_order':\s*(True|False)")
+# Python 2 wrote an L after long numbers.
+SHAPE = re.compile(r"'shape':\s*\(((?:[0-9]{1,15}L?,\s*)*(?:[0-9]{1,15}L?)?)\)")
 
 
 def read_npz(
@@ -64,14 +65,9 @@ def _read_array(data, name):
         raise CheckpointError(f"refused: {name} is a pickle; nothing was run")
     if not dtype.itemsize:
         raise CheckpointError(f"{name} is no array of plain numbers")
-    shape = (
-        tuple(int(side) for side in sides[1].split(",") if side.strip())
-        if sides
-        else None
-    )
-    if shape is None or len(shape) > MAX_RANK:
-        raise CheckpointError(f"{name} has an impossible shape")
-    if math.prod(filter(None, shape)) >= LARGEST_NUMBER:
+    shape = sides and tuple(int(side) for side in re.findall(r"\d+", sides[1]))
+    is_possible = sides and len(shape) <= MAX_RANK
+    if not is_possible or math.prod(filter(None, shape)) >= LARGEST_NUMBER:
         raise CheckpointError(f"{name} has an impossible shape")
     count = math.prod(shape)
     if count * dtype.itemsize > len(data) - stream.tell():
