@@ -72,7 +72,7 @@ def shorten(message: str, most: int) -> str:
 
     Example:
 
-    >>> shorten("a" * 100 + "\n" + "b" * 100, 20)
+    >>> shorten("a" * 100 + "b" * 100, 20)
     'aaaaaaaaaaaa ... bbb'
     """
     # No more of a long text is worth looking at.
