@@ -45,7 +45,7 @@ def refused(path, content):
         (bombs.storages_like_folders, "/ declares far more than the file can hold"),
         (bombs.one_member_often, "declares far more than the file can hold"),
         (bombs.views_of_one_storage, "declares far more than the file can hold"),
-        (bombs.storages_in_one_place, "is incomplete"),
+        (bombs.storages_in_one_place, "declares far more than the file can hold"),
         (bombs.expanded, "shape (32768, 32768) declares far more"),
         (bombs.packed_array, "these are not the weights"),
         (bombs.many_positions, "another"),

@@ -212,14 +212,14 @@ def many_arguments_by_way_of_a_type():
 def calls_in_calls():
     """A call whose argument is a call, and so on, 300 deep and a thousand times."""
     rebuild = files.global_("torch._tensor", "_rebuild_from_type_v2") + b"q\2"
-    start = b"(h\2N)Ntq\1"
+    start = b"(" + CALL_ORDERED_DICT + b"N)Ntq\1"
     deeper = b"(h\2Nh\1Ntq\1" * 300
     return files.torch_zip(rebuild + start + deeper + b"(" + b"h\2h\1R" * 20_000, {})
 
 
 def shared_tuples_as_storages():
     """Shown, they would be 2**60 characters."""
-    shared = b"".join(b"h%c" % i + b"h%c" % i + b"\x86q%c" % (i + 1) for i in range(60))
+    shared = b"".join(b"0h%ch%c\x86q%c" % (i, i, i + 1) for i in range(60))
     start = files.legacy(b"}", [])
     keys = files.pickled(b"](" + b")q\0" + shared + b"e")
     return start[: -len(files.pickled(b"](e"))] + keys
@@ -240,15 +240,16 @@ def long_byte_order():
 
 
 def storages_in_one_place():
-    """Each is read from its start to the end of the file, as its first tensor says."""
-    size, count = LARGE, 60
-    body = {}
-    for key in range(count):
-        whole = files.tensor(str(key), "ByteStorage", size // 2, (1,), (1,))
-        body[f"a{key}"] = whole
-        body[f"b{key}"] = files.tensor(str(key), "ByteStorage", 1, (1,), (1,))
-    storages = [(str(key), 1, b"0") for key in range(count)]
-    return files.legacy(files.mapping(body), storages) + bytes(size)
+    """Each is read from its start on, as far as its first tensor says.
+
+    The last tensor that is looked at tells where the next storage starts.
+    """
+    keys, half = [str(key) for key in range(60)], LARGE // 2
+    long = {key: files.tensor(key, "ByteStorage", half, (1,), (1,)) for key in keys}
+    short = {key: files.tensor(key, "ByteStorage", 1, (1,), (1,)) for key in keys}
+    entries = {"a": files.mapping(long) + b"q\5", **short, "b": b"h\5"}
+    storages = [(key, 1, b"0") for key in keys]
+    return files.legacy(files.mapping(entries), storages) + bytes(LARGE)
 
 
 def one_member_often():

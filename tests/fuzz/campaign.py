@@ -124,7 +124,7 @@ def _start_child(folder, arguments, figures):
                 running = None
         error = child.stderr.read()
     if running is None and child.returncode:
-        raise RuntimeError(f"the child did not start: {error[-2000:]}")
+        raise RuntimeError(f"a child ended between two files: {error[-2000:]}")
     return running, f"{child.returncode} {error[-1500:]}"
 
 

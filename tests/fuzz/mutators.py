@@ -692,7 +692,7 @@ def damage_state(rng: random.Random, state: dict) -> dict:
         elif kind == 6:
             state[name] = array.T.copy()
         elif kind == 7:
-            state[name] = array[:0]
+            state[name] = array[:0] if array.ndim else array
         elif kind == 8:
             state[name] = np.float32(rng.random()).reshape(())
         elif kind == 9:
