@@ -117,7 +117,11 @@ def open_zip(file, allowance: Allowance) -> zipfile.ZipFile:
     if end is not None:
         size = end[zipfile._ECD_SIZE]
         allowance.take(DIRECTORY_BYTE * size, "the directory of the archive")
-    return zipfile.ZipFile(file)
+    try:
+        return zipfile.ZipFile(file)
+    except ValueError as error:
+        # Of a place before the start of the file.
+        raise CheckpointError(f"a broken archive: {error}") from error
 
 
 def read_entry(
@@ -133,6 +137,8 @@ def read_entry(
         raise CheckpointError(f"the archive has no {name}") from None
     if info.flag_bits & 1:
         raise CheckpointError(f"{name} is encrypted")
+    if not 0 <= info.header_offset < LARGEST_NUMBER:
+        raise CheckpointError(f"{name} is outside of the archive")
     allowance.take(info.file_size, name)
     if info.compress_type == zipfile.ZIP_DEFLATED:
         return _unpacked(archive, info)

@@ -318,3 +318,54 @@ def test_a_record_that_no_model_has_is_refused(changes, message, tmp_path):
 def test_a_record_is_read(tmp_path):
     path = with_record(tmp_path / "a.safetensors", activation="relu")
     assert open_checkpoint(path).record.activation == "relu"
+
+
+# === Tables of names ===
+
+
+def test_parts_of_attention_that_are_single_numbers(tmp_path):
+    state = seed_files.state_of("plain_vits/dinov2")
+    name = next(name for name in state if "k_proj.bias" in name)
+    state[name] = np.float32(1).reshape(())
+    message = refused(tmp_path / "a.safetensors", files.as_safetensors(state))
+    assert "blocks.0.attn.qkv.bias is made of (32,), (), (32,)" in message
+
+
+def test_kernels_of_google_without_elements(tmp_path):
+    state = seed_files.state_of("google")
+    name = next(name for name in state if name.endswith("query/kernel"))
+    state[name] = state[name][:0]
+    message = refused(tmp_path / "a.npz", files.as_npz(state))
+    assert f"{name} has the impossible shape (0, 2, 8)" in message
+
+
+@pytest.mark.parametrize("kind", ["float64", "float32"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
+def test_positions_that_are_no_numbers_need_no_warning(kind, value, tmp_path):
+    """Warnings are errors in tests."""
+    name = "classifier.positional_emb"
+    with np.errstate(all="ignore"):
+        state = {**CCT, name: np.full_like(CCT[name], value, dtype=kind)}
+    # A number that signals when it is computed with.
+    state[name].view("u1")[..., :8] = np.frombuffer(b"\1\0\xa0\x7f\1\0\xf0\x7f", "u1")
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(files.as_safetensors(state))
+    architecture = infer(open_checkpoint(path), None, {"num_heads": 2})
+    assert architecture.arguments["positional_embedding"] == "learnable"
+
+
+# === Zip files ===
+
+
+@pytest.mark.parametrize("cut", [1, 20, 1000])
+def test_archives_whose_start_is_gone(cut, tmp_path):
+    content = files.as_torch_zip(CCT)
+    content = content[:4] + content[4 + cut :]
+    refused(tmp_path / "a.pth", content)
+
+
+def test_members_outside_of_the_archive(tmp_path):
+    content = bytearray(files.as_torch_zip(CCT))
+    place = content.index(b"PK\1\2") + 42
+    content[place : place + 4] = b"\xff\xff\xff\x7f"
+    assert "broken" in refused(tmp_path / "a.pth", bytes(content))
