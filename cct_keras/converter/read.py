@@ -50,8 +50,8 @@ MOST_WRAPPERS = 5
 WRAPPERS_OWN = ("n_averaged",)
 # No model has more; every one of them is looked for by its name.
 MOST_TENSORS = 10_000
-# Of names in a message.
-LONGEST_NAME = 80
+# Of names in a message, and how many of them.
+LONGEST_NAME, MOST_NAMED = 80, 8
 
 
 def read_checkpoint(
@@ -187,7 +187,7 @@ def _weights(content, entry, origin):
         if entry not in entries:
             raise CheckpointError(
                 f"{origin} has no entry {entry!r} with weights; it has: "
-                f"{', '.join(map(str, entries)) or 'none'}"
+                f"{_listed(entries) or 'none'}"
             )
         content = content[entry]
     elif entries or not _holds_weights(content):
@@ -197,16 +197,16 @@ def _weights(content, entry, origin):
         if chosen[0] is None and entries:
             raise CheckpointError(
                 f"{origin} has several entries with weights: "
-                f"{', '.join(map(str, entries))}; name one, entry=..."
+                f"{_listed(entries)}; name one, entry=..."
             )
         if chosen[0] is not None:
             content = content[chosen[0]]
         if len(entries) > 1:
-            others = ", ".join(str(name) for name in entries if name != chosen[0])
+            others = _listed([name for name in entries if name != chosen[0]])
             logger.info(
                 "the weights in %s are taken; entry=... takes others: %s",
                 shorten(repr(chosen[0]), LONGEST_NAME),
-                shorten(others, 4 * LONGEST_NAME),
+                others,
             )
     if len(content) > MOST_TENSORS:
         raise CheckpointError(
@@ -217,19 +217,24 @@ def _weights(content, entry, origin):
     for name, value in content.items():
         array = _to_array(value)
         if array is None or not isinstance(name, str):
-            others.append(str(name))
+            others.append(name)
         else:
             state[name] = array
     if others and state:
         raise CheckpointError(
-            f"{origin} mixes weights with something else: {', '.join(others[:8])}"
+            f"{origin} mixes weights with something else: {_listed(others)}"
         )
     if not state:
         raise CheckpointError(
             f"{origin} holds no weights"
-            + (f"; it holds: {', '.join(others[:8])}" if others else "")
+            + (f"; it holds: {_listed(others)}" if others else "")
         )
     return _unwrapped(state)
+
+
+def _listed(names):
+    """The first of them, each in few words."""
+    return ", ".join(shorten(str(name), LONGEST_NAME) for name in names[:MOST_NAMED])
 
 
 def _holds_weights(value):
