@@ -8,6 +8,17 @@ import numbers
 
 # What the constructors, the layers and the recipes take as `activation`.
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "quick_gelu", "swiglu")
+# How originals resize their tables of positions: see `layers.position_embedding`.
+INTERPOLATIONS = (
+    "bilinear",
+    "bilinear_corners",
+    "bicubic",
+    "bicubic_antialias",
+    "bicubic_offset",
+)
+# What heads read, and what is normalized after the blocks.
+TOP_POOLINGS = ("token", "avg", "token_avg", "map")
+FINAL_NORMS = ("tokens", "pooled", None)
 
 
 def check_positive(owner: str, **values) -> None:

@@ -1,5 +1,8 @@
 """The errors of the package; they share one base class."""
 
+# Of a message, whatever a file says or is called.
+LONGEST_MESSAGE = 500
+
 
 class CCTKerasError(Exception):
     """Base class of every error that is special to this package."""
@@ -14,7 +17,14 @@ class RecipeError(CCTKerasError, ValueError):
 
 
 class CheckpointError(CCTKerasError, ValueError):
-    """A file that cannot be read as a checkpoint."""
+    """A file that cannot be read as a checkpoint.
+
+    Its message is one printable line of at most 500 characters, for the names and texts
+    in it are often the file's own.
+    """
+
+    def __init__(self, message: str = ""):
+        super().__init__(shorten(message, LONGEST_MESSAGE))
 
 
 class QuantizedModelError(CCTKerasError, ValueError):
@@ -55,3 +65,25 @@ def one_line(message: str) -> str:
     """
     text = " ".join(message.split())
     return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def shorten(message: str, most: int) -> str:
+    """The message in one printable line, whose middle is left out if it is long.
+
+    Args:
+        message: A message, or a name out of a file.
+        most: How many characters it may have.
+
+    Example:
+
+    >>> shorten("a" * 100 + "b" * 100, 20)
+    'aaaaaaaaaaaa ... bbb'
+    """
+    # No more of a long text is worth looking at.
+    if len(message) > 8 * most:
+        message = message[: 4 * most] + message[-4 * most :]
+    line = one_line(message)
+    if len(line) <= most:
+        return line
+    end = most // 5 - 1
+    return f"{line[: most - end - 5]} ... {line[-end:]}"

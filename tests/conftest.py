@@ -14,6 +14,24 @@ collect_ignore_glob = ["golden/*", "samples/*"]
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
+def pytest_addoption(parser):
+    """Options of `tests/fuzz`; a folder's own conftest would come too late."""
+    group = parser.getgroup("fuzz")
+    group.addoption("--fuzz-cases", type=int, default=300, help="damaged files to read")
+    group.addoption("--fuzz-seed", type=int, default=0, help="which ones")
+
+
+def pytest_terminal_summary(terminalreporter):
+    """The figures of `tests/fuzz`."""
+    reports = [
+        x for kind in ("passed", "failed") for x in terminalreporter.getreports(kind)
+    ]
+    for report in reports:
+        for name, value in report.user_properties:
+            if name == "fuzz":
+                terminalreporter.write_line(f"{report.nodeid}: {value}")
+
+
 @pytest.fixture(autouse=True)
 def fresh_keras_state():
     keras.utils.set_random_seed(0)

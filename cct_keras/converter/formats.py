@@ -20,8 +20,10 @@ from cct_keras.converter.hub_model import HubModel
 from cct_keras.converter.hub_model import named_after
 from cct_keras.converter.hub_model import open_hub_model
 from cct_keras.converter.name_table import NameTable
+from cct_keras.converter.read import LONGEST_NAME
 from cct_keras.converter.read import read_checkpoint
 from cct_keras.errors import CheckpointError
+from cct_keras.errors import shorten
 from cct_keras.hub import is_hub
 from cct_keras.models.architecture import Architecture
 
@@ -168,5 +170,6 @@ def _without(tensors, unneeded):
     left_out = [name for name in tensors if pattern.fullmatch(name)]
     if left_out:
         more = f" and {len(left_out) - 3} more" if len(left_out) > 3 else ""
-        logger.info("not needed: %s%s", ", ".join(left_out[:3]), more)
+        named = ", ".join(shorten(name, LONGEST_NAME) for name in left_out[:3])
+        logger.info("not needed: %s%s", named, more)
     return {name: x for name, x in tensors.items() if not pattern.fullmatch(name)}

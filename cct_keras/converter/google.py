@@ -108,6 +108,6 @@ def _take(state, name, rank):
 
 
 def _rank(array, rank, name):
-    if array.ndim != rank:
+    if array.ndim != rank or 0 in array.shape:
         raise CheckpointError(f"{name} has the impossible shape {array.shape}")
     return array

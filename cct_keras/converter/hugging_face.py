@@ -146,7 +146,8 @@ def _is_siglip(state):
 
 def _joined(arrays, place):
     arrays = [np.asarray(array) for array in arrays]
-    if len({array.shape[1:] for array in arrays}) > 1 or not arrays[0].ndim:
+    are_alike = len({array.shape[1:] for array in arrays}) == 1
+    if not are_alike or not all(array.ndim for array in arrays):
         shapes = ", ".join(str(array.shape) for array in arrays)
         raise CheckpointError(f"{place} is made of {shapes}")
     return np.concatenate(arrays)

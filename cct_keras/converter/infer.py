@@ -24,6 +24,8 @@ from cct_keras.models.variants import VARIANTS
 LAYER_SCALE = 1e-5
 # Tokens with a position, of a class and of a teacher.
 MOST_PREFIX_TOKENS = 2
+# Sides of images have not so many pixels.
+LARGEST_SIDE = 2**20
 # Arguments that change no shape, so that only the caller or a record can tell them.
 INVISIBLE = (
     "num_heads",
@@ -153,7 +155,8 @@ def infer(
 
     if has(POSITIONS):
         _, length, _ = shape_of(POSITIONS, 3)
-        positions = np.asarray(tensors[table.name_of(POSITIONS)], "float32")
+        with np.errstate(all="ignore"):
+            positions = np.asarray(tensors[table.name_of(POSITIONS)], "float32")
         arguments["positional_embedding"] = kind_of_table(positions)
         own = len(prefix)
         if "class_token_position" in draft.row.defaults and own:
@@ -173,10 +176,11 @@ def infer(
     arguments["input_shape"] = (*size, channels)
     architecture = Architecture(family, arguments, grid)
     _check_strictly(architecture, checkpoint)
-    if record is not None and not architecture.size_fits_grid:
+    if record is not None:
+        _check_record(architecture, record)
+    if any(side is not None and side > LARGEST_SIDE for side in size):
         raise CheckpointError(
-            f"the file records images of {architecture.arguments['input_shape'][:2]}, "
-            f"and has positions for {architecture.grid} tokens"
+            f"the tensors are those of images of {size[0]} x {size[1]} pixels"
         )
     return architecture
 
@@ -204,6 +208,24 @@ def _told_grid(checkpoint):
             f"patches, and the tensors have {positions.shape[1]} positions"
         )
     return None
+
+
+def _check_record(architecture, record):
+    """Refuses what a record says of the function, if it cannot be."""
+    dim, heads = architecture.arguments["embedding_dim"], record.get("num_heads")
+    if heads is not None and dim % heads:
+        raise CheckpointError(
+            f"the file records num_heads={heads}, which do not divide "
+            f"embedding_dim={dim}"
+        )
+    sides = record.arguments["input_shape"][:2]
+    if architecture.arguments["input_shape"][:2] != sides or None in sides:
+        return
+    if not architecture.size_fits_grid:
+        raise CheckpointError(
+            f"the file records images of {sides[0]} x {sides[1]} pixels, of which its "
+            "tokenizer does not make its positions"
+        )
 
 
 def _find_final_norm(has, told):

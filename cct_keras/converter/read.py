@@ -3,14 +3,18 @@
 import io
 import logging
 import pathlib
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 
 import numpy as np
 
+from cct_keras.converter.allowance import Allowance
 from cct_keras.converter.npz_file import read_npz
 from cct_keras.converter.safetensors_file import read_safetensors
 from cct_keras.converter.sharded_file import read_index
+from cct_keras.converter.torch_file import open_zip
 from cct_keras.converter.torch_file import read_entry
 from cct_keras.converter.torch_file import read_legacy
 from cct_keras.converter.torch_file import read_zip
@@ -18,6 +22,7 @@ from cct_keras.download import download
 from cct_keras.download import forget_on_error
 from cct_keras.download import is_url
 from cct_keras.errors import CheckpointError
+from cct_keras.errors import shorten
 
 logger = logging.getLogger("cct_keras")
 # A training script's names for the weights, the averaged ones first: they are
@@ -44,8 +49,10 @@ WRAPPERS = ("module.", "_orig_mod.", "model.", "net.", "student.", "teacher.")
 MOST_WRAPPERS = 5
 # Tensors that a wrapper adds: how many weights `AveragedModel` has averaged.
 WRAPPERS_OWN = ("n_averaged",)
-# Members of an archive may declare this many bytes, or so many times its size.
-UNPACKED_LIMIT, UNPACKED_RATIO = 2**26, 20
+# No model has more; every one of them is looked for by its name.
+MOST_TENSORS = 10_000
+# Of names in a message, and how many of them.
+LONGEST_NAME, MOST_NAMED = 80, 8
 
 
 def read_checkpoint(
@@ -81,37 +88,39 @@ def _read_path(path):
         raise CheckpointError(f"{path} is a directory, not a checkpoint file")
     try:
         with path.open("rb") as file:
-            return _read_file(file, path.stat().st_size)
+            size = path.stat().st_size
+            return _read_file(file, size, Allowance(size))
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror or error}") from error
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from error
     except Exception as error:
         # Whatever a damaged file makes the readers stumble over.
-        raise CheckpointError(f"{path}: a broken file: {error!r}") from error
+        text = f"{type(error).__name__}: {shorten(str(error), 200)}"
+        raise CheckpointError(f"{path}: a broken file: {text}") from error
 
 
-def _read_file(file, size, inside_zip=False):
+def _read_file(file, size, allowance, inside_zip=False):
     """The content of a file and its metadata, by whichever reader knows its start."""
     start = file.read(16)
     file.seek(0)
     for recognizes, reader in READERS:
         if recognizes(start):
-            return reader(file, size, inside_zip)
+            return reader(file, size, allowance, inside_zip)
     if not start:
         raise CheckpointError("the file is empty")
     raise CheckpointError("neither a PyTorch checkpoint nor a safetensors file")
 
 
-def _read_pickle(file, size, inside_zip):
-    return read_legacy(file), {}
+def _read_pickle(file, size, allowance, inside_zip):
+    return read_legacy(file, size, allowance), {}
 
 
-def _read_safetensors(file, size, inside_zip):
-    return read_safetensors(file, size)
+def _read_safetensors(file, size, allowance, inside_zip):
+    return read_safetensors(file, size, allowance)
 
 
-def _read_shards(file, size, inside_zip):
+def _read_shards(file, size, allowance, inside_zip):
     if inside_zip or not hasattr(file, "name"):
         raise CheckpointError("a JSON file inside an archive is no checkpoint")
     path = pathlib.Path(file.name)
@@ -131,25 +140,21 @@ def _read_shards(file, size, inside_zip):
     return content, metadata
 
 
-def _refuse_hdf5(file, size, inside_zip):
+def _refuse_hdf5(file, size, allowance, inside_zip):
     raise CheckpointError(
         "a Keras weights file needs no conversion, but its name has to end in "
         ".weights.h5 or .keras"
     )
 
 
-def _read_archive(file, size, inside_zip):
+def _read_archive(file, size, allowance, inside_zip):
     try:
-        with zipfile.ZipFile(file) as archive:
-            members = [
-                info
+        with open_zip(file, allowance) as archive:
+            names = [
+                info.filename
                 for info in archive.infolist()
                 if not info.is_dir() and not info.filename.startswith("__MACOSX/")
             ]
-            limit = max(UNPACKED_LIMIT, UNPACKED_RATIO * size)
-            if sum(info.file_size for info in members) > limit:
-                raise CheckpointError("the archive declares far more than it holds")
-            names = [info.filename for info in members]
             if any(name.endswith("/constants.pkl") for name in names):
                 raise CheckpointError(
                     "refused: a TorchScript archive, which holds a program; nothing "
@@ -159,13 +164,14 @@ def _read_archive(file, size, inside_zip):
                 )
             pickles = [n for n in names if n == "data.pkl" or n.endswith("/data.pkl")]
             if len(pickles) == 1:
-                return read_zip(file, archive, pickles[0]), {}
+                return read_zip(file, archive, pickles[0], allowance), {}
             if names and all(name.endswith(".npy") for name in names):
-                return read_npz(file, archive, names), {}
+                return read_npz(file, archive, names, allowance), {}
             if len(names) == 1 and not inside_zip:
-                inner = read_entry(file, archive, names[0])
-                return _read_file(io.BytesIO(inner), len(inner), inside_zip=True)
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, OSError) as error:
+                inner = read_entry(file, archive, names[0], allowance)
+                stream = io.BytesIO(inner)
+                return _read_file(stream, len(inner), allowance, inside_zip=True)
+    except BROKEN_ARCHIVE as error:
         raise CheckpointError(f"a broken or truncated archive: {error}") from error
     raise CheckpointError(
         f"an archive with {len(names)} files, neither a PyTorch checkpoint nor a zip "
@@ -173,6 +179,18 @@ def _read_archive(file, size, inside_zip):
     )
 
 
+# What `zipfile` raises.
+BROKEN_ARCHIVE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    OSError,
+    # Fields of a directory that were cut, names that are no text.
+    IndexError,
+    UnicodeDecodeError,
+)
 # How the first bytes of a file tell what it is, and who reads it.
 READERS = [
     (lambda start: start[:4] == b"PK\x03\x04", _read_archive),
@@ -192,7 +210,7 @@ def _weights(content, entry, origin):
         if entry not in entries:
             raise CheckpointError(
                 f"{origin} has no entry {entry!r} with weights; it has: "
-                f"{', '.join(map(str, entries)) or 'none'}"
+                f"{_listed(entries) or 'none'}"
             )
         content = content[entry]
     elif entries or not _holds_weights(content):
@@ -202,34 +220,44 @@ def _weights(content, entry, origin):
         if chosen[0] is None and entries:
             raise CheckpointError(
                 f"{origin} has several entries with weights: "
-                f"{', '.join(map(str, entries))}; name one, entry=..."
+                f"{_listed(entries)}; name one, entry=..."
             )
         if chosen[0] is not None:
             content = content[chosen[0]]
         if len(entries) > 1:
-            others = ", ".join(str(name) for name in entries if name != chosen[0])
+            others = _listed([name for name in entries if name != chosen[0]])
             logger.info(
-                "the weights in %r are taken; entry=... takes others: %s",
-                chosen[0],
+                "the weights in %s are taken; entry=... takes others: %s",
+                shorten(repr(chosen[0]), LONGEST_NAME),
                 others,
             )
+    if len(content) > MOST_TENSORS:
+        raise CheckpointError(
+            f"{origin} holds {len(content)} tensors or other values, and no model has "
+            f"more than {MOST_TENSORS}"
+        )
     state, others = {}, []
     for name, value in content.items():
         array = _to_array(value)
         if array is None or not isinstance(name, str):
-            others.append(str(name))
+            others.append(name)
         else:
             state[name] = array
     if others and state:
         raise CheckpointError(
-            f"{origin} mixes weights with something else: {', '.join(others[:8])}"
+            f"{origin} mixes weights with something else: {_listed(others)}"
         )
     if not state:
         raise CheckpointError(
             f"{origin} holds no weights"
-            + (f"; it holds: {', '.join(others[:8])}" if others else "")
+            + (f"; it holds: {_listed(others)}" if others else "")
         )
     return _unwrapped(state)
+
+
+def _listed(names):
+    """The first of them, each in few words."""
+    return ", ".join(shorten(str(name), LONGEST_NAME) for name in names[:MOST_NAMED])
 
 
 def _holds_weights(value):

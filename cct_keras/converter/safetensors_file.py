@@ -3,9 +3,12 @@
 import json
 import math
 import struct
+from typing import NamedTuple
 
 import numpy as np
 
+from cct_keras.converter.allowance import JSON_BYTE
+from cct_keras.converter.allowance import Allowance
 from cct_keras.converter.torch_file import DTYPES
 from cct_keras.converter.torch_file import widen_bfloat16
 from cct_keras.errors import CheckpointError
@@ -23,35 +26,53 @@ NAMES = {
     "U8": "uint8",
     "BOOL": "bool",
 }
-HEADER_LIMIT = 100_000_000
+MAX_RANK = 8
+LARGEST_NUMBER = 2**48
+
+
+class _Row(NamedTuple):
+    """A tensor as the header describes it."""
+
+    name: str
+    dtype: str
+    shape: tuple
+    begin: int
+    end: int
 
 
 def read_safetensors(
-    file, file_size: int
+    file, file_size: int, allowance: Allowance
 ) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """The arrays of a safetensors file, and its metadata."""
+    """The arrays of a safetensors file, and its metadata.
+
+    Args:
+        file: The open file.
+        file_size: Its bytes.
+        allowance: What reading it may take.
+    """
     start = file.read(8)
     length = struct.unpack("<Q", start)[0] if len(start) == 8 else file_size
-    if length > min(HEADER_LIMIT, file_size - 8):
+    if length > file_size - 8:
         raise CheckpointError("truncated: the safetensors header is incomplete")
+    allowance.take(JSON_BYTE * length, "the safetensors header")
     try:
         header = json.loads(file.read(length), object_pairs_hook=_unique)
-        rows = {name: row for name, row in header.items() if name != "__metadata__"}
-        metadata = dict(header.get("__metadata__") or {})
-        tensors = {
-            name: (row["dtype"], tuple(row["shape"]), *row["data_offsets"])
-            for name, row in rows.items()
-        }
-    except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"the safetensors header is broken: {error}") from error
-    position = 0
-    for name, (_, _, begin, end) in sorted(tensors.items(), key=_begin):
-        if begin != position:
-            raise CheckpointError(f"{name}: the tensors leave gaps or overlap")
-        position = end
+    if not isinstance(header, dict):
+        raise CheckpointError("the safetensors header is no mapping")
+    metadata = header.pop("__metadata__", None) or {}
+    if not isinstance(metadata, dict):
+        raise CheckpointError("the metadata of the safetensors header is no mapping")
+    rows, position = [_row(name, row) for name, row in header.items()], 0
+    # Tensors without elements share their offset with the next.
+    for row in sorted(rows, key=lambda row: (row.begin, row.end)):
+        if row.begin != position:
+            raise CheckpointError(f"{row.name}: the tensors leave gaps or overlap")
+        position = row.end
+    base = 8 + length
     arrays = {
-        name: _read_tensor(file, name, 8 + length, file_size, *row)
-        for name, row in tensors.items()
+        row.name: _read_tensor(file, row, base, file_size, allowance) for row in rows
     }
     return arrays, metadata
 
@@ -62,25 +83,42 @@ def _unique(pairs):
     return dict(pairs)
 
 
-def _begin(item):
-    _, (_, shape, begin, end) = item
-    if any(type(n) is not int or n < 0 for n in (*shape, begin, end)):
-        raise CheckpointError("the safetensors header is broken")
-    # Tensors without elements share their offset with the next.
-    return begin, end
+def _row(name, row):
+    """A row of the header, checked by itself."""
+    if not isinstance(row, dict):
+        raise CheckpointError(f"{name}: the safetensors header has no such row")
+    dtype, shape = row.get("dtype"), row.get("shape")
+    if not isinstance(dtype, str) or dtype not in NAMES:
+        shown = dtype if isinstance(dtype, str) else "that is no text"
+        raise CheckpointError(f"{name}: tensors of type {shown} are not supported")
+    if not _are_plain_numbers(shape) or len(shape) > MAX_RANK:
+        raise CheckpointError(f"{name} has an impossible shape")
+    offsets = row.get("data_offsets")
+    if not _are_plain_numbers(offsets) or len(offsets) != 2:
+        raise CheckpointError(f"{name} has impossible offsets")
+    begin, end = offsets
+    if end - begin != math.prod(shape) * np.dtype(DTYPES[NAMES[dtype]]).itemsize:
+        raise CheckpointError(f"{name}: shape {tuple(shape)} does not fit its data")
+    return _Row(name, dtype, tuple(shape), begin, end)
 
 
-def _read_tensor(file, name, base, file_size, dtype, shape, begin, end):
-    if dtype not in NAMES:
-        raise CheckpointError(f"{name}: tensors of type {dtype} are not supported")
-    stored = np.dtype(DTYPES[NAMES[dtype]])
-    if end - begin != math.prod(shape) * stored.itemsize:
-        raise CheckpointError(f"{name}: shape {shape} does not fit its data")
-    if base + end > file_size:
-        raise CheckpointError(f"truncated: {name} is incomplete")
-    file.seek(base + begin)
-    array = np.frombuffer(file.read(end - begin), stored).reshape(shape)
-    return widen_bfloat16(array) if dtype == "BF16" else array
+def _are_plain_numbers(values):
+    return isinstance(values, list) and all(
+        type(value) is int and 0 <= value < LARGEST_NUMBER for value in values
+    )
+
+
+def _read_tensor(file, row, base, file_size, allowance):
+    if base + row.end > file_size:
+        raise CheckpointError(f"truncated: {row.name} is incomplete")
+    size, widens = row.end - row.begin, row.dtype == "BF16"
+    allowance.take(3 * size if widens else size, row.name)
+    if math.prod(filter(None, row.shape)) >= LARGEST_NUMBER:
+        raise CheckpointError(f"{row.name} has an impossible shape")
+    file.seek(base + row.begin)
+    stored = np.dtype(DTYPES[NAMES[row.dtype]])
+    array = np.frombuffer(file.read(size), stored).reshape(row.shape)
+    return widen_bfloat16(array) if widens else array
 
 
 def write_safetensors(

@@ -151,8 +151,10 @@ def _with_free_registers(state):
     if grids != [False, False, True] or registers.shape[2] != positions.shape[2]:
         return state
     before, between, after = np.split(positions, [1, 1 + own], axis=1)
+    with np.errstate(all="ignore"):
+        registers = registers + between
     return {
         **state,
-        "reg_token": registers + between,
+        "reg_token": registers,
         "pos_embed": np.concatenate([before, after], axis=1),
     }

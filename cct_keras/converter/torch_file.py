@@ -18,7 +18,13 @@ from typing import NamedTuple
 import ml_dtypes
 import numpy as np
 
+from cct_keras.converter.allowance import DIRECTORY_BYTE
+from cct_keras.converter.allowance import OPCODE
+from cct_keras.converter.allowance import STRING_BYTE
+from cct_keras.converter.allowance import TENSOR
+from cct_keras.converter.allowance import Allowance
 from cct_keras.errors import CheckpointError
+from cct_keras.errors import shorten
 
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 # bfloat16 is read as the 16 bits it is and widened.
@@ -47,12 +53,17 @@ STORAGES = {
     "BoolStorage": "bool",
     "UntypedStorage": "uint8",
 }
-# Expanded tensors may be larger than their storage, up to this many bytes.
-EXPANDED_LIMIT = 2**24
 MAX_RANK = 8
+# No side, step or storage is larger, and no key of a mapping. Numbers below the first
+# all have hashes of their own.
+LARGEST_NUMBER, LARGEST_KEY = 2**48, 2**32
 # No function of torch takes more arguments, no checkpoint has more tensors.
 MAX_ARGUMENTS = 16
 MAX_PAIRS = 200_000
+# What is read of a pickle at once and counted, and the longest name of a function.
+SHORT_STRING, LONGEST_NAME = 64, 1000
+# Compressed members are unpacked in pieces.
+PIECE = 2**20
 
 
 class Storage(NamedTuple):
@@ -74,32 +85,48 @@ class TensorRecord(NamedTuple):
     dtype: str
 
 
-def read_zip(file, archive: zipfile.ZipFile, pickle_name: str):
+def read_zip(file, archive: zipfile.ZipFile, pickle_name: str, allowance: Allowance):
     """The object of a torch zip file, its tensors as arrays.
 
     Args:
         file: The open file behind `archive`.
         archive: The zip file.
         pickle_name: Name of its `data.pkl`.
+        allowance: What reading it may take.
     """
     prefix = pickle_name[: -len("data.pkl")]
     names = set(archive.namelist())
     if prefix + "byteorder" in names:
-        order = read_entry(file, archive, prefix + "byteorder")
+        order = read_entry(file, archive, prefix + "byteorder", allowance)
         if order.strip() != b"little":
-            raise CheckpointError(f"byte order {order!r} is not supported")
+            raise CheckpointError(f"byte order {order[:20]!r} is not supported")
 
     def read_storage(storage, size):
-        data = read_entry(file, archive, f"{prefix}data/{storage.key}")
-        if len(data) < size:
-            raise CheckpointError(f"storage {storage.key} is shorter than declared")
-        return data
+        name = f"{prefix}data/{storage.key}"
+        return read_entry(file, archive, name, allowance)
 
-    content = _load_pickle(io.BytesIO(read_entry(file, archive, pickle_name)))
-    return _with_arrays(content, read_storage)
+    data = read_entry(file, archive, pickle_name, allowance)
+    content = _load_pickle(io.BytesIO(data), len(data), allowance)
+    return _with_arrays(content, read_storage, allowance)
 
 
-def read_entry(file, archive: zipfile.ZipFile, name: str) -> bytes:
+def open_zip(file, allowance: Allowance) -> zipfile.ZipFile:
+    """A zip file, whose directory is no longer than it may be."""
+    # Its members become objects before any of them can be counted.
+    end = zipfile._EndRecData(file)
+    if end is not None:
+        size = end[zipfile._ECD_SIZE]
+        allowance.take(DIRECTORY_BYTE * size, "the directory of the archive")
+    try:
+        return zipfile.ZipFile(file)
+    except ValueError as error:
+        # Of a place before the start of the file.
+        raise CheckpointError(f"a broken archive: {error}") from error
+
+
+def read_entry(
+    file, archive: zipfile.ZipFile, name: str, allowance: Allowance
+) -> bytes:
     """The bytes of a member; of a stored one without its checksum.
 
     torch can be told not to compute checksums, and then writes wrong ones.
@@ -110,10 +137,11 @@ def read_entry(file, archive: zipfile.ZipFile, name: str) -> bytes:
         raise CheckpointError(f"the archive has no {name}") from None
     if info.flag_bits & 1:
         raise CheckpointError(f"{name} is encrypted")
+    if not 0 <= info.header_offset < LARGEST_NUMBER:
+        raise CheckpointError(f"{name} is outside of the archive")
+    allowance.take(info.file_size, name)
     if info.compress_type == zipfile.ZIP_DEFLATED:
-        # Never more than declared: `ZipFile.read` unpacks first and cuts then.
-        with archive.open(info) as member:
-            return member.read(info.file_size)
+        return _unpacked(archive, info)
     if info.compress_type != zipfile.ZIP_STORED:
         raise CheckpointError(f"{name} is compressed in an unusual way")
     file.seek(info.header_offset)
@@ -128,16 +156,26 @@ def read_entry(file, archive: zipfile.ZipFile, name: str) -> bytes:
     return data
 
 
-def read_legacy(file):
+def _unpacked(archive, info):
+    """Never more than declared: `ZipFile.read` unpacks first and cuts then."""
+    unpacked = io.BytesIO()
+    with archive.open(info) as member:
+        while piece := member.read(min(PIECE, info.file_size - unpacked.tell())):
+            unpacked.write(piece)
+    return unpacked.getvalue()
+
+
+def read_legacy(file, size: int, allowance: Allowance):
     """The object of a file in the format before torch 1.6."""
-    if _load_pickle(file) != LEGACY_MAGIC:
+    if _load_pickle(file, size, allowance) != LEGACY_MAGIC:
         raise CheckpointError("a pickle, but not a PyTorch checkpoint")
-    version, system = _load_pickle(file), _load_pickle(file)
+    version, system, content, keys = (
+        _load_pickle(file, size, allowance) for _ in range(4)
+    )
     if version != 1001 or not isinstance(system, dict):
         raise CheckpointError("its legacy protocol is not supported")
     if system.get("little_endian") is not True:
         raise CheckpointError("big-endian files are not supported")
-    content, keys = _load_pickle(file), _load_pickle(file)
     start = file.tell()
     sizes = {
         record.storage.key: record.storage.numel * _itemsize(record.storage.dtype)
@@ -145,24 +183,23 @@ def read_legacy(file):
     }
     offsets = {}
     for key in keys if isinstance(keys, list) else ():
-        # Hashing a deep or shared tuple can crash or hang.
+        # Hashing a deep or shared tuple can crash or hang, as can showing it.
         if not isinstance(key, str) or key not in sizes:
-            raise CheckpointError(
-                f"storage {str(key)[:40]!r} has no tensor that tells its size"
-            )
+            shown = repr(key[:40]) if isinstance(key, str) else "without a name"
+            raise CheckpointError(f"storage {shown} has no tensor that tells its size")
         offsets[key] = start + 8
         start += 8 + sizes[key]
 
-    def read_storage(storage, size):
+    def read_storage(storage, length):
         if storage.key not in offsets:
             raise CheckpointError(f"the file has no storage {storage.key!r}")
-        file.seek(offsets[storage.key])
-        data = file.read(size)
-        if len(data) < size:
+        if offsets[storage.key] + length > size:
             raise CheckpointError(f"truncated: storage {storage.key} is incomplete")
-        return data
+        allowance.take(length, f"storage {storage.key}")
+        file.seek(offsets[storage.key])
+        return file.read(length)
 
-    return _with_arrays(content, read_storage)
+    return _with_arrays(content, read_storage, allowance)
 
 
 # === The pickle ===
@@ -215,9 +252,8 @@ def _rebuild_tensor(
         raise CheckpointError("a tensor is a conjugate or negative view")
     if len(size) != len(stride) or len(size) > MAX_RANK:
         raise CheckpointError("a tensor has an impossible shape")
-    for number in (offset, *size, *stride):
-        if not isinstance(number, int) or number < 0:
-            raise CheckpointError("a tensor has an impossible shape")
+    if not all(_is_plain_number(number) for number in (offset, *size, *stride)):
+        raise CheckpointError("a tensor has an impossible shape")
     if dtype not in DTYPES:
         return STUB
     return TensorRecord(storage, offset, tuple(size), tuple(stride), dtype)
@@ -227,8 +263,16 @@ def _rebuild_parameter(data, *rest):
     return data
 
 
+def _is_plain_number(value):
+    return isinstance(value, int) and 0 <= value < LARGEST_NUMBER
+
+
 def _rebuild_from_type(function, kind, arguments, state):
-    if not isinstance(function, _Rebuild):
+    if (
+        not isinstance(function, _Rebuild)
+        or function.function not in (_rebuild_tensor, _rebuild_parameter)
+        or len(arguments) > MAX_ARGUMENTS
+    ):
         raise CheckpointError("a tensor is rebuilt by something else than torch")
     return function(*arguments)
 
@@ -240,11 +284,20 @@ def _rebuild_size(sides):
 
 
 def _rebuild_dict(pairs=()):
+    if not isinstance(pairs, (list, tuple)):
+        raise CheckpointError("a mapping is made of what is no list")
     result = {}
     for key, value in pairs:
-        if isinstance(key, (str, int)):
+        if _is_key(key):
             result[key] = value
     return result
+
+
+def _is_key(value):
+    """Whether it names anything; hashing all else can crash, hang or collide."""
+    return isinstance(value, str) or (
+        isinstance(value, int) and -LARGEST_KEY < value < LARGEST_KEY
+    )
 
 
 REBUILDS = {
@@ -376,11 +429,44 @@ OPCODES = (
 # fmt: on
 
 
+class _Input:
+    """What the opcodes are read from; nothing is read that is not there."""
+
+    def __init__(self, file, size, allowance):
+        self.file, self.size, self.allowance = file, size, allowance
+
+    def read(self, count):
+        if count > SHORT_STRING:
+            if count > self.size - self.file.tell():
+                raise CheckpointError("its pickle is truncated")
+            self.allowance.take(STRING_BYTE * count, "its pickle")
+        return self.file.read(count)
+
+    def readline(self):
+        return self.file.readline(LONGEST_NAME)
+
+
+class _Counted(dict):
+    """The opcodes; whoever looks one up pays for what it makes."""
+
+    def __init__(self, opcodes, allowance):
+        super().__init__(opcodes)
+        self.allowance = allowance
+
+    def __getitem__(self, opcode):
+        self.allowance.take(OPCODE, "its pickle")
+        return super().__getitem__(opcode)
+
+
 # The pure-Python unpickler: the C one allocates its memo by the largest index a
 # file names, and does not let the opcodes be chosen.
 class _Unpickler(pickle._Unpickler):
     # Of mappings that are made of a list of pairs; torch fills them item by item.
     pairs = 0
+
+    def __init__(self, file, size, allowance):
+        super().__init__(_Input(file, size, allowance), encoding="utf-8")
+        self.dispatch = _Counted(self.dispatch, allowance)
 
     def find_class(self, module, name):
         if (module, name) in REBUILDS:
@@ -396,9 +482,9 @@ class _Unpickler(pickle._Unpickler):
         what = "which no plain checkpoint needs"
         if module.startswith(("torch.nn.modules.", "timm.", "transformers.models.")):
             what = "a part of a whole model, which only running its code would open"
+        named = shorten(f"{module}.{name}", 80)
         raise CheckpointError(
-            f"refused: the pickle names {module}.{name}, {what}; nothing was run; "
-            f"{RESAVE}"
+            f"refused: the pickle names {named}, {what}; nothing was run; {RESAVE}"
         )
 
     def persistent_load(self, pid):
@@ -413,7 +499,7 @@ class _Unpickler(pickle._Unpickler):
             isinstance(kind, _Marker)
             and kind.name in STORAGES
             and isinstance(key, str)
-            and all(isinstance(n, int) and n >= 0 for n in (numel, offset))
+            and all(_is_plain_number(number) for number in (numel, offset))
         ):
             raise CheckpointError("the pickle has a broken storage reference")
         return Storage(key, STORAGES[kind.name], numel, offset)
@@ -493,9 +579,7 @@ class _Unpickler(pickle._Unpickler):
         if type(mapping) is not dict or len(items) % 2:
             raise CheckpointError("the pickle sets items of what is no mapping")
         for key, value in zip(items[::2], items[1::2], strict=True):
-            # Hashing a deep or shared tuple can crash or hang, and no weights are
-            # called by one.
-            if isinstance(key, (str, int)):
+            if _is_key(key):
                 mapping[key] = value
 
     dispatch = {
@@ -515,9 +599,9 @@ class _Unpickler(pickle._Unpickler):
     dispatch[pickle.APPENDS[0]] = load_appends
 
 
-def _load_pickle(file):
+def _load_pickle(file, size, allowance):
     try:
-        return _Unpickler(file, encoding="utf-8").load()
+        return _Unpickler(file, size, allowance).load()
     except CheckpointError:
         raise
     except KeyError as error:
@@ -534,31 +618,23 @@ def _records(content):
     waiting, seen = [content], set()
     while waiting:
         value = waiting.pop()
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
         if isinstance(value, TensorRecord):
             yield value
-        elif isinstance(value, dict):
-            waiting.extend(value.values())
-        elif isinstance(value, (list, tuple)):
-            waiting.extend(value)
+        elif isinstance(value, (dict, list, tuple)) and id(value) not in seen:
+            seen.add(id(value))
+            waiting.extend(value.values() if isinstance(value, dict) else value)
 
 
-def _with_arrays(content, read_storage):
+def _with_arrays(content, read_storage, allowance):
     """Top-level mappings of tensors, one level of nesting included, as arrays."""
     if not isinstance(content, dict):
         raise CheckpointError("it holds no mapping of tensors")
-    storages, arrays, expanded, entries = {}, {}, 0, {}
+    storages, arrays, entries = {}, {}, {}
 
     def resolve(value, deeper):
-        nonlocal expanded
         if isinstance(value, TensorRecord):
             if value not in arrays:
-                arrays[value] = _array(value, read_storage, storages)
-                expanded += arrays[value].nbytes
-            if expanded > EXPANDED_LIMIT + 4 * sum(map(len, storages.values())):
-                raise CheckpointError("the tensors outgrow their storages")
+                arrays[value] = _array(value, read_storage, storages, allowance)
             return arrays[value]
         if deeper and isinstance(value, dict):
             # Many names may stand for one mapping.
@@ -581,7 +657,14 @@ def _itemsize(dtype):
     return np.dtype(DTYPES[dtype]).itemsize
 
 
-def _array(record, read_storage, cache):
+class _Bytes:
+    """A storage that was read, and how many of its bytes are not yet in a tensor."""
+
+    def __init__(self, data):
+        self.data, self.unseen = data, len(data)
+
+
+def _array(record, read_storage, storages, allowance):
     storage, dtype = record.storage, np.dtype(DTYPES[record.dtype])
     size = storage.numel * _itemsize(storage.dtype)
     last = record.offset + sum(
@@ -589,17 +672,25 @@ def _array(record, read_storage, cache):
         for side, stride in zip(record.shape, record.strides, strict=True)
     )
     start = storage.offset * _itemsize(storage.dtype)
-    elements = math.prod(record.shape)
-    if elements == 0:
+    count = math.prod(record.shape)
+    if count == 0:
+        if math.prod(filter(None, record.shape)) >= LARGEST_NUMBER:
+            raise CheckpointError("a tensor has an impossible shape")
         return np.zeros(record.shape, dtype)
     if start + (last + 1) * dtype.itemsize > size:
         raise CheckpointError(f"a tensor of shape {record.shape} leaves its storage")
-    if elements * dtype.itemsize > max(size, EXPANDED_LIMIT):
-        raise CheckpointError(f"a tensor of shape {record.shape} outgrows its storage")
-    if storage.key not in cache:
-        cache[storage.key] = read_storage(storage, size)
+    if storage.key not in storages:
+        storages[storage.key] = _Bytes(read_storage(storage, size))
+    stored = storages[storage.key]
+    if len(stored.data) < size:
+        raise CheckpointError(f"storage {storage.key} is shorter than declared")
+    # Views of a storage that outgrow it become real where they are copied.
+    seen = min(count * dtype.itemsize, stored.unseen)
+    stored.unseen -= seen
+    taken = count * (4 if record.dtype == "bfloat16" else dtype.itemsize) - seen
+    allowance.take(TENSOR + taken, f"a tensor of shape {record.shape}")
     flat = np.frombuffer(
-        cache[storage.key],
+        stored.data,
         dtype,
         offset=start + record.offset * dtype.itemsize,
         count=last - record.offset + 1,

@@ -9,6 +9,10 @@ import json
 import math
 from collections.abc import Mapping
 
+from cct_keras.checks import ACTIVATIONS
+from cct_keras.checks import FINAL_NORMS
+from cct_keras.checks import INTERPOLATIONS
+from cct_keras.checks import TOP_POOLINGS
 from cct_keras.models.families import FAMILIES
 from cct_keras.models.families import Family
 from cct_keras.models.variants import VARIANTS
@@ -19,6 +23,8 @@ from cct_keras.models.variants import find_variant
 ADAPTABLE = ("num_classes", "input_shape", "positional_embedding")
 # Width of the tokenizer's stages before the last.
 HIDDEN_FILTERS = 64
+# Nothing that a stored record counts is as large.
+LARGEST_COUNT = 2**20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,11 +71,12 @@ class Architecture:
             family, arguments = content["family"], dict(content["arguments"])
             height, width, channels = arguments["input_shape"]
             arguments["input_shape"] = (height, width, channels)
-            grid = content["grid"] and tuple(content["grid"])
+            grid = None if content["grid"] is None else tuple(content["grid"])
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"not a record of an architecture: {error}") from error
-        if family not in FAMILIES:
+        if not isinstance(family, str) or family not in FAMILIES:
             raise ValueError(f"a record of an unknown family: {family!r}")
+        _check_record(arguments, grid)
         return cls(family, arguments, grid)
 
     def to_json(self) -> str:
@@ -221,10 +228,16 @@ class Architecture:
 
         It is so where one of the two is not known.
         """
-        height, width, _ = self.arguments["input_shape"]
-        if self.grid is None or None in (height, width):
+        sides = self.arguments["input_shape"][:2]
+        if None in sides:
             return True
-        return dataclasses.replace(self, grid=None).token_grid == tuple(self.grid)
+        patches = self.row.tokenizer == "patches"
+        if patches and any(side % self.kernel_size for side in sides):
+            return False
+        sizes = [self.stage_sizes(side) for side in sides]
+        if any(n < 1 for stages in sizes for stage in stages for n in stage):
+            return False
+        return self.grid in (None, tuple(stages[-1][1] for stages in sizes))
 
     @property
     def tokens(self) -> int:
@@ -385,6 +398,76 @@ class Architecture:
             if self.row.defaults.get(name, ...) != value
         )
         return f"{self.family}({text})"
+
+
+# === Records in files ===
+
+
+def _is_count(value):
+    return type(value) is int and 0 < value <= LARGEST_COUNT
+
+
+def _is_count_or_zero(value):
+    return _is_count(value) or (type(value) is int and value == 0)
+
+
+def _is_positive(value):
+    return type(value) in (int, float) and 0 < value <= LARGEST_COUNT
+
+
+def _or_none(fits):
+    return lambda value: value is None or fits(value)
+
+
+def _one_of(*choices):
+    return lambda value: value in choices
+
+
+# What a record may say of the arguments that decide shapes, or that are handed on to a
+# constructor; `None` where a constructor knows better, or nobody.
+RECORDED = {
+    "num_layers": _is_count,
+    "num_heads": _or_none(_is_count),
+    "mlp_ratio": _is_positive,
+    "embedding_dim": _is_count,
+    "patch_size": _is_count,
+    "kernel_size": _is_count,
+    "num_conv_layers": _is_count,
+    "stride": _or_none(_is_count),
+    "padding": _or_none(_is_count_or_zero),
+    "pooling_kernel_size": _is_count,
+    "pooling_stride": _is_count,
+    "pooling_padding": _is_count_or_zero,
+    "num_classes": _or_none(_is_count_or_zero),
+    "num_registers": _is_count_or_zero,
+    "epsilon": _or_none(_is_positive),
+    "layer_scale": _or_none(_is_positive),
+    "representation_size": _or_none(_is_count),
+    "projection_dim": _or_none(_is_count),
+    "activation": _or_none(_one_of(*ACTIVATIONS)),
+    "positional_embedding": _one_of("learnable", "sine", None),
+    "position_interpolation": _or_none(_one_of(*INTERPOLATIONS)),
+    "top_pooling": _one_of(*TOP_POOLINGS),
+    "final_norm": _one_of(*FINAL_NORMS),
+}
+
+
+def _check_record(arguments, grid):
+    """Refuses what no model writes, such as a side of -1 or a stride that is text."""
+    height, width, channels = arguments["input_shape"]
+    fits = {
+        **{
+            name: check(arguments[name])
+            for name, check in RECORDED.items()
+            if name in arguments
+        },
+        "input_shape": all(map(_or_none(_is_count), (height, width)))
+        and _is_count(channels),
+        "grid": grid is None or (len(grid) == 2 and all(map(_is_count, grid))),
+    }
+    for name, is_possible in fits.items():
+        if not is_possible:
+            raise ValueError(f"a record of an architecture with an impossible {name}")
 
 
 def recognize_family(

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import keras
 
 from cct_keras.checks import ACTIVATIONS
+from cct_keras.checks import INTERPOLATIONS
 from cct_keras.checks import check_choice
 from cct_keras.checks import check_divisible_by_heads
 from cct_keras.checks import check_non_negative
@@ -18,7 +19,6 @@ from cct_keras.layers.class_token import ClassToken
 from cct_keras.layers.conv_tokenizer import ConvTokenizer
 from cct_keras.layers.encoder_block import EncoderBlock
 from cct_keras.layers.layer_normalization import LayerNormalization
-from cct_keras.layers.position_embedding import INTERPOLATIONS
 from cct_keras.layers.position_embedding import PositionEmbedding
 from cct_keras.layers.register_tokens import RegisterTokens
 from cct_keras.layers.seq_pool import SeqPool

@@ -1,5 +1,7 @@
 import keras
 
+from cct_keras.checks import FINAL_NORMS
+from cct_keras.checks import TOP_POOLINGS
 from cct_keras.checks import check_choice
 from cct_keras.layers.conv_tokenizer import standardize_data_format
 from cct_keras.models.parts import add_positions
@@ -20,9 +22,6 @@ from cct_keras.models.parts import projection
 from cct_keras.models.parts import register_tokens
 from cct_keras.models.weights_argument import load_weights
 from cct_keras.models.weights_argument import open_settings
-
-TOP_POOLINGS = ("token", "avg", "token_avg", "map")
-FINAL_NORMS = ("tokens", "pooled", None)
 
 
 def ViT(

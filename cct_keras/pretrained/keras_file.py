@@ -17,8 +17,6 @@ import ml_dtypes
 import numpy as np
 
 from cct_keras.converter.infer import published_heads
-from cct_keras.converter.read import UNPACKED_LIMIT
-from cct_keras.converter.read import UNPACKED_RATIO
 from cct_keras.errors import CheckpointError
 from cct_keras.errors import one_line
 from cct_keras.layers.position_embedding import kind_of_table
@@ -32,6 +30,8 @@ from cct_keras.models.inspection import architecture_from_layers
 from cct_keras.models.transfer import POSITIONS
 
 SUFFIXES = (".keras", ".weights.h5")
+# A file may declare this many bytes, or so many times its size.
+UNPACKED_LIMIT, UNPACKED_RATIO = 2**26, 20
 LONGEST_REASON = 200
 NORMS = ("norm", "norm1", "norm2", "norm_pre", "fc_norm")
 # Weights that are neither of a linear layer nor of a normalization.
