@@ -72,8 +72,8 @@ def infer(
     layers = _count(has, "block_{}/feed_forward/linear1/kernel")
     if not stages or not layers or not has("block_0/norm1/gamma"):
         raise CheckpointError(
-            f"these are not the weights of {table.description}; the first names are: "
-            + ", ".join(sorted(tensors)[:4])
+            f"these are not the weights of {table.description}; some names are: "
+            + ", ".join(_some_names(tensors))
         )
     prefix = order_prefix_tokens(
         {name for name in known_prefix_tokens() if has(f"{name}/token")}
@@ -179,6 +179,14 @@ def infer(
             f"and has positions for {architecture.grid} tokens"
         )
     return architecture
+
+
+def _some_names(tensors):
+    """A few names, and first of all one of each part that the file has."""
+    names, of_parts = sorted(tensors), {}
+    for name in names:
+        of_parts.setdefault(name.partition(".")[0], name)
+    return list(dict.fromkeys((*of_parts.values(), *names)))[:4]
 
 
 def _told_grid(checkpoint):
