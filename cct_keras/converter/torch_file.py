@@ -53,6 +53,7 @@ MAX_RANK = 8
 # No function of torch takes more arguments, no checkpoint has more tensors.
 MAX_ARGUMENTS = 16
 MAX_PAIRS = 200_000
+MAX_BYTE_ARRAY = 2**24
 
 
 class Storage(NamedTuple):
@@ -357,7 +358,7 @@ SAME_MODULE = {
 }
 # What to do about a file that needs more than this.
 RESAVE = (
-    "save its weights alone, with torch, where it came from: "
+    "if you trust where it came from, save its weights alone, with torch: "
     "`x = torch.load(PATH, weights_only=False)`, `torch.save(x.state_dict() if "
     "hasattr(x, 'state_dict') else x['state_dict'], 'weights.pth')`"
 )
@@ -447,6 +448,14 @@ class _Unpickler(pickle._Unpickler):
         self.stack.pop()
         self.load_newobj()
 
+    def load_bytearray8(self):
+        # NumPy's arrays in protocol 5, beside the weights.
+        size = int.from_bytes(self.read(8), "little")
+        if size > MAX_BYTE_ARRAY:
+            raise CheckpointError("the pickle has a byte array that is far too long")
+        self.read(size)
+        self.append(STUB)
+
     def load_empty_set(self):
         self.append(STUB)
 
@@ -508,6 +517,7 @@ class _Unpickler(pickle._Unpickler):
     dispatch[pickle.SETITEMS[0]] = load_setitems
     dispatch[pickle.NEWOBJ[0]] = load_newobj
     dispatch[pickle.NEWOBJ_EX[0]] = load_newobj_ex
+    dispatch[pickle.BYTEARRAY8[0]] = load_bytearray8
     dispatch[pickle.EMPTY_SET[0]] = load_empty_set
     dispatch[pickle.FROZENSET[0]] = load_frozenset
     dispatch[pickle.ADDITEMS[0]] = load_additems

@@ -384,6 +384,15 @@ CALLS = {
 }
 
 
+def test_byte_arrays_of_protocol_5_are_not_kept(tmp_path):
+    content = b"\x96" + (3).to_bytes(8, "little") + b"abc"
+    path = with_entry(tmp_path / "a.pth", content)
+    assert_same(open_checkpoint(path).tensors, AVERAGED)
+    content = b"\x96" + (2**62).to_bytes(8, "little")
+    message = error_of(with_entry(tmp_path / "b.pth", content))
+    assert "a byte array that is far too long" in message
+
+
 @pytest.mark.parametrize("call", list(CALLS))
 def test_inert_names_are_never_called(call, tmp_path, monkeypatch):
     def called(*arguments, **keywords):
