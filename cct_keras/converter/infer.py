@@ -255,7 +255,7 @@ def expected_weights(
 ) -> dict[str, tuple]:
     """`{path: shape}` of what a checkpoint of this architecture has to hold.
 
-    A body may come with the pooling that stood before its head.
+    A body may come with the pooling and the layers that stood before its head.
     """
     shapes = weight_shapes(architecture)
     if not architecture.num_classes:
@@ -264,7 +264,7 @@ def expected_weights(
         shapes |= {
             path: shape
             for path, shape in weight_shapes(with_head).items()
-            if path.startswith(("pool/", "fc_norm/"))
+            if path.startswith(("pool/", "fc_norm/", "pre_logits/"))
             and checkpoint.table.name_of(path) in checkpoint.tensors
         }
     return shapes
