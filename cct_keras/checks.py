@@ -4,6 +4,7 @@ Each raises a `ValueError` that names the argument, what was expected and what w
 received. `owner` is the name of the layer or function, with which the message begins.
 """
 
+import math
 import numbers
 
 # What the constructors, the layers and the recipes take as `activation`.
@@ -59,6 +60,16 @@ def check_rate(owner: str, **values) -> None:
             raise ValueError(
                 f"{owner}: `{name}` must be a number in the range [0, 1). "
                 f"Received: {name}={value!r}"
+            )
+
+
+def check_number(owner: str, **values) -> None:
+    """Checks that every value is a finite number."""
+    for name, value in values.items():
+        is_real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        if not is_real or not math.isfinite(value):
+            raise ValueError(
+                f"{owner}: `{name}` must be a finite number. Received: {name}={value!r}"
             )
 
 

@@ -13,7 +13,16 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     'Did you mean: mixup?'
     """
     known = list(known)
-    matches = difflib.get_close_matches(word, known, n=3)
-    if matches:
-        return f"Did you mean: {', '.join(matches)}?"
-    return f"Known: {', '.join(known)}."
+    return suggest(word, known) or f"Known: {', '.join(known)}."
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """A sentence with the known names closest to a word; empty if none is close.
+
+    Example:
+
+    >>> suggest("mixip", ["mixup", "cutmix"]), suggest("photos", ["mixup"])
+    ('Did you mean: mixup?', '')
+    """
+    matches = difflib.get_close_matches(word, list(known), n=3)
+    return f"Did you mean: {', '.join(matches)}?" if matches else ""

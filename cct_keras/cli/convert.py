@@ -106,7 +106,7 @@ def run(arguments) -> None:
         if getattr(arguments, name) is not None
     }
     checkpoint, architecture = _read(arguments, overrides)
-    _print_architecture(architecture, checkpoint)
+    _print_architecture(architecture, checkpoint, overrides)
     model = _build(checkpoint, architecture, overrides, arguments.speak)
     if arguments.verbose:
         _print_tensors(architecture, checkpoint)
@@ -242,7 +242,7 @@ def _printed_notes(speak):
     print_notes(notes, speak)
 
 
-def _print_architecture(architecture, checkpoint):
+def _print_architecture(architecture, checkpoint, overrides):
     arguments, tensors = architecture.arguments, checkpoint.tensors
     height, width, channels = arguments["input_shape"]
     parameters = sum(array.size for array in tensors.values())
@@ -251,6 +251,11 @@ def _print_architecture(architecture, checkpoint):
     print(f"image       {height} x {width} x {channels}")
     print(f"parameters  {parameters:,} in {len(tensors)} tensors")
     print(f"classes     {arguments['num_classes']}")
+    print(f"heads       {arguments['num_heads']}", end="")
+    told = {**checkpoint.arguments, **overrides}
+    if checkpoint.record is None and told.get("num_heads") is None:
+        print(", as published at this width; --num-heads N says others", end="")
+    print()
     grid = "" if architecture.grid is None else " {} x {}".format(*architecture.grid)
     print(f"positions   {arguments['positional_embedding'] or 'none'}{grid}")
     if architecture.activation != "gelu":

@@ -1,6 +1,7 @@
 """Checkpoints into models, and models into checkpoints."""
 
 import importlib.util
+import logging
 import pathlib
 import warnings
 from collections.abc import Callable
@@ -30,6 +31,7 @@ from cct_keras.models.transfer import fill
 from cct_keras.models.transfer import plain_arrays
 from cct_keras.models.weights_argument import open_weights
 
+logger = logging.getLogger("cct_keras")
 SAFETENSORS, TORCH_PICKLES = ".safetensors", (".pth", ".pt", ".bin")
 
 
@@ -119,15 +121,20 @@ def build_model(
             f"the image size for a grid of {grid} is not known with this "
             "tokenizer: pass input_shape=(height, width, channels)"
         )
+    arrays = arrays_by_path(checkpoint, architecture)
     fill(
         model,
-        arrays_by_path(checkpoint, architecture),
+        arrays,
         origin="the checkpoint",
         architecture=architecture,
         exact=False,
         name_of=checkpoint.table.name_of,
         progress=progress,
     )
+    # What was used is gone. Who asks for a body, or another head, knows what goes.
+    parts = sorted({path.split("/")[0] for path in arrays})
+    if parts and not architecture.num_classes and not overrides.get("num_classes"):
+        logger.info("not needed in a body with this `pooling`: %s", ", ".join(parts))
     return model
 
 

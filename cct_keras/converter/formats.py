@@ -1,7 +1,8 @@
 """The kinds of checkpoints there are; a new one is a row of `FORMATS`."""
 
 import contextlib
-import logging
+import os
+import pathlib
 import re
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -19,15 +20,16 @@ from cct_keras.converter.hub_config import Told
 from cct_keras.converter.hub_model import HubModel
 from cct_keras.converter.hub_model import named_after
 from cct_keras.converter.hub_model import open_hub_model
+from cct_keras.converter.hub_model import read_neighbors
 from cct_keras.converter.name_table import NameTable
-from cct_keras.converter.read import LONGEST_NAME
+from cct_keras.converter.read import MOST_WRAPPERS
 from cct_keras.converter.read import read_checkpoint
+from cct_keras.converter.read import say_unneeded
+from cct_keras.download import is_url
 from cct_keras.errors import CheckpointError
-from cct_keras.errors import shorten
 from cct_keras.hub import is_hub
 from cct_keras.models.architecture import Architecture
 
-logger = logging.getLogger("cct_keras")
 # By the name that a family's row gives.
 NAME_TABLES = {"shi_labs": shi_labs.TABLE, "timm": timm.TABLE}
 
@@ -106,7 +108,7 @@ class Checkpoint(NamedTuple):
         table: The names.
         arguments: Constructor arguments that its kind implies.
         record: The architecture, if this package wrote it into the file.
-        told: What stands beside the file, in a repository of the hub.
+        told: What stands beside the file, in a repository of the hub or a folder.
     """
 
     tensors: dict[str, np.ndarray]
@@ -144,12 +146,14 @@ def open_checkpoint(source, entry: str | None = None) -> Checkpoint:
             )
         with named_after(source.address, source.path):
             return _open_checkpoint(source.path, entry, source.told)
-    return _open_checkpoint(source, entry, NOTHING)
+    is_path = isinstance(source, (str, os.PathLike)) and not is_url(source)
+    told = read_neighbors(pathlib.Path(source)) if is_path else NOTHING
+    return _open_checkpoint(source, entry, told)
 
 
 def _open_checkpoint(source, entry, told):
     state, metadata = read_checkpoint(source, entry)
-    kind = next(row for row in FORMATS if row.recognizes(state))
+    kind, state = _recognize(state)
     record = None
     if "cct_keras" in metadata:
         # Of an unknown family, or broken: then the tensors alone decide.
@@ -164,12 +168,26 @@ def _open_checkpoint(source, entry, told):
     return Checkpoint(tensors, kind.table, arguments, None, told)
 
 
+def _recognize(state):
+    """The kind of a checkpoint, and its tensors by the names that the model gave them.
+
+    A training script may call its model what it likes, and all names begin with that.
+    """
+    for _ in range(MOST_WRAPPERS):
+        kind = next(row for row in FORMATS if row.recognizes(state))
+        first = {name.partition(".")[0] for name in state if "." in name}
+        is_wrapped = len(first) == 1 and all("." in name for name in state)
+        if kind is not FORMATS[-1] or not is_wrapped:
+            break
+        prefix = f"{first.pop()}."
+        state = {name.removeprefix(prefix): array for name, array in state.items()}
+    return kind, state
+
+
 def _without(tensors, unneeded):
     """The tensors without those that only training needs, which are said."""
     pattern = re.compile("|".join(f"(?:{name})" for name in unneeded) or "(?!)")
     left_out = [name for name in tensors if pattern.fullmatch(name)]
     if left_out:
-        more = f" and {len(left_out) - 3} more" if len(left_out) > 3 else ""
-        named = ", ".join(shorten(name, LONGEST_NAME) for name in left_out[:3])
-        logger.info("not needed: %s%s", named, more)
+        say_unneeded(left_out)
     return {name: x for name, x in tensors.items() if not pattern.fullmatch(name)}

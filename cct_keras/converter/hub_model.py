@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cct_keras.converter import hub_config
+from cct_keras.converter.hub_config import NOTHING
 from cct_keras.converter.hub_config import Told
 from cct_keras.converter.sharded_file import INDEX_SUFFIX
 from cct_keras.converter.sharded_file import read_index
@@ -113,6 +114,21 @@ def read_folder(path: pathlib.Path) -> HubModel:
     }
     told = hub_config.read_documents(documents, path.name)
     return HubModel(str(path), path.name, path, told)
+
+
+def read_neighbors(path: pathlib.Path) -> Told:
+    """What stands beside a file that `save_pretrained` of `transformers` wrote.
+
+    Args:
+        path: A file; by another name than theirs, it has nothing beside it.
+    """
+    names_of_theirs = (name for name in CHOICES if re.fullmatch(name, path.name))
+    if path.name.endswith((*KERAS_SUFFIXES, ".npz")) or not any(names_of_theirs):
+        return NOTHING
+    try:
+        return read_folder(path).told
+    except CheckpointError as error:
+        raise CheckpointError(f"beside {path}: {error}") from error
 
 
 @contextlib.contextmanager

@@ -74,8 +74,8 @@ def infer(
     layers = _count(has, "block_{}/feed_forward/linear1/kernel")
     if not stages or not layers or not has("block_0/norm1/gamma"):
         raise CheckpointError(
-            f"these are not the weights of {table.description}; the first names are: "
-            + ", ".join(sorted(tensors)[:4])
+            f"these are not the weights of {table.description}; some names are: "
+            + ", ".join(_some_names(tensors))
         )
     prefix = order_prefix_tokens(
         {name for name in known_prefix_tokens() if has(f"{name}/token")}
@@ -185,6 +185,14 @@ def infer(
     return architecture
 
 
+def _some_names(tensors):
+    """A few names, and first of all one of each part that the file has."""
+    names, of_parts = sorted(tensors), {}
+    for name in names:
+        of_parts.setdefault(name.partition(".")[0], name)
+    return list(dict.fromkeys((*of_parts.values(), *names)))[:4]
+
+
 def _told_grid(checkpoint):
     """The grid of the positions, as the config of a repository tells it."""
     told, name_of = checkpoint.told.arguments, checkpoint.table.name_of
@@ -269,7 +277,7 @@ def expected_weights(
 ) -> dict[str, tuple]:
     """`{path: shape}` of what a checkpoint of this architecture has to hold.
 
-    A body may come with the pooling that stood before its head.
+    A body may come with the pooling and the layers that stood before its head.
     """
     shapes = weight_shapes(architecture)
     if not architecture.num_classes:
@@ -278,7 +286,7 @@ def expected_weights(
         shapes |= {
             path: shape
             for path, shape in weight_shapes(with_head).items()
-            if path.startswith(("pool/", "fc_norm/"))
+            if path.startswith(("pool/", "fc_norm/", "pre_logits/"))
             and checkpoint.table.name_of(path) in checkpoint.tensors
         }
     return shapes

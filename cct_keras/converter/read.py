@@ -3,6 +3,7 @@
 import io
 import logging
 import pathlib
+import re
 import struct
 import zipfile
 import zlib
@@ -30,6 +31,9 @@ logger = logging.getLogger("cct_keras")
 ENTRIES = (
     "state_dict_ema",
     "model_ema",
+    "ema_model",
+    "net_ema",
+    "ema_net",
     "ema_state_dict",
     "ema",
     "params_ema",
@@ -47,6 +51,16 @@ ENTRIES = (
 # What wraps a model puts its own name before those of the tensors.
 WRAPPERS = ("module.", "_orig_mod.", "model.", "net.", "student.", "teacher.")
 MOST_WRAPPERS = 5
+# What puts its own name in the middle, too: around a block that is compiled, sharded or
+# computed twice.
+INNER_WRAPPERS = re.compile(
+    r"(?<![^.])(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\."
+)
+# What a module of a training script keeps beside its model: the weights of the classes
+# in its loss, and running sums.
+BESIDE = re.compile(
+    r"(?:\w*(?:criterion|criteria|loss|metric)\w*|(?:train|val|valid|test)_\w+)\..+"
+)
 # Tensors that a wrapper adds: how many weights `AveragedModel` has averaged.
 WRAPPERS_OWN = ("n_averaged",)
 # No model has more; every one of them is looked for by its name.
@@ -202,6 +216,7 @@ READERS = [
 
 
 def _weights(content, entry, origin):
+    content = _divided(content)
     # Many names may stand for one mapping.
     values = {id(value): value for value in content.values()}
     found = {number for number, value in values.items() if _holds_weights(value)}
@@ -260,6 +275,29 @@ def _listed(names):
     return ", ".join(shorten(str(name), LONGEST_NAME) for name in names[:MOST_NAMED])
 
 
+def _divided(content):
+    """A model and its average below one module of a training script, as two entries."""
+    parts = _parts(content)
+    if parts:
+        return parts
+    result = {}
+    for name, value in content.items():
+        result |= _parts(value) or {name: value}
+    return result
+
+
+def _parts(value):
+    """Mappings by the first parts of the names, if those are several known entries."""
+    if not _holds_weights(value) or not all(isinstance(name, str) for name in value):
+        return {}
+    parts = {}
+    for name, tensor in value.items():
+        first, _, rest = name.partition(".")
+        if not BESIDE.fullmatch(name):
+            parts.setdefault(first, {})[rest] = tensor
+    return parts if len(parts) > 1 and parts.keys() <= set(ENTRIES) else {}
+
+
 def _holds_weights(value):
     """Whether it is a mapping of names to tensors, most of it at least."""
     if not isinstance(value, Mapping) or not value:
@@ -274,6 +312,13 @@ def _is_tensor(value):
 
 def _unwrapped(state):
     """The tensors by the names that the model itself gave them."""
+    beside = [name for name in state if BESIDE.fullmatch(name)]
+    if beside and len(beside) < len(state):
+        say_unneeded(beside)
+        state = {name: x for name, x in state.items() if name not in beside}
+    inner = {INNER_WRAPPERS.sub("", name): array for name, array in state.items()}
+    if len(inner) == len(state):
+        state = inner
     for _ in range(MOST_WRAPPERS):
         state = {k: v for k, v in state.items() if k not in WRAPPERS_OWN} or state
         prefix = next(
@@ -281,6 +326,13 @@ def _unwrapped(state):
         )
         state = {name.removeprefix(prefix): array for name, array in state.items()}
     return state
+
+
+def say_unneeded(names: list[str]) -> None:
+    """Says which tensors of a file are left out, by the first of their names."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    named = ", ".join(shorten(name, LONGEST_NAME) for name in names[:3])
+    logger.info("not needed: %s%s", named, more)
 
 
 def _to_array(value):

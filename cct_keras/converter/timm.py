@@ -15,7 +15,7 @@ logger = logging.getLogger("cct_keras")
 UNNEEDED = (
     r"mask_token",
     r"decoder_(?:pos_embed|embed\..*|blocks\..*|norm\..*|pred\..*)",
-    r"head\.(?:mlp|last_layer)\..*",
+    r"(?:head|dino_head|ibot_head)\.(?:mlp|last_layer)\..*",
 )
 BODY = "backbone."
 # Where the authors' own names are others than timm's.

@@ -64,6 +64,7 @@ MAX_PAIRS = 200_000
 SHORT_STRING, LONGEST_NAME = 64, 1000
 # Compressed members are unpacked in pieces.
 PIECE = 2**20
+MAX_BYTE_ARRAY = 2**24
 
 
 class Storage(NamedTuple):
@@ -410,7 +411,7 @@ SAME_MODULE = {
 }
 # What to do about a file that needs more than this.
 RESAVE = (
-    "save its weights alone, with torch, where it came from: "
+    "if you trust where it came from, save its weights alone, with torch: "
     "`x = torch.load(PATH, weights_only=False)`, `torch.save(x.state_dict() if "
     "hasattr(x, 'state_dict') else x['state_dict'], 'weights.pth')`"
 )
@@ -533,6 +534,14 @@ class _Unpickler(pickle._Unpickler):
         self.stack.pop()
         self.load_newobj()
 
+    def load_bytearray8(self):
+        # NumPy's arrays in protocol 5, beside the weights.
+        size = int.from_bytes(self.read(8), "little")
+        if size > MAX_BYTE_ARRAY:
+            raise CheckpointError("the pickle has a byte array that is far too long")
+        self.read(size)
+        self.append(STUB)
+
     def load_empty_set(self):
         self.append(STUB)
 
@@ -592,6 +601,7 @@ class _Unpickler(pickle._Unpickler):
     dispatch[pickle.SETITEMS[0]] = load_setitems
     dispatch[pickle.NEWOBJ[0]] = load_newobj
     dispatch[pickle.NEWOBJ_EX[0]] = load_newobj_ex
+    dispatch[pickle.BYTEARRAY8[0]] = load_bytearray8
     dispatch[pickle.EMPTY_SET[0]] = load_empty_set
     dispatch[pickle.FROZENSET[0]] = load_frozenset
     dispatch[pickle.ADDITEMS[0]] = load_additems

@@ -2,6 +2,7 @@ import keras
 
 from cct_keras.checks import ACTIVATIONS
 from cct_keras.checks import check_choice
+from cct_keras.checks import check_number
 from cct_keras.checks import check_positive
 from cct_keras.checks import check_rate
 from cct_keras.kernels.remat import remat
@@ -84,6 +85,8 @@ class EncoderBlock(AdaptableLayer):
             drop_path_rate=drop_path_rate,
         )
         check_choice("EncoderBlock", ACTIVATIONS, activation=activation)
+        if layer_scale is not None:
+            check_number("EncoderBlock", layer_scale=layer_scale)
         self.num_heads = num_heads
         self.hidden_dim = hidden_dim
         self.attention_dropout = attention_dropout

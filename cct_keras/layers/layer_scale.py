@@ -1,7 +1,7 @@
-import numbers
-
 import keras
 from keras import ops
+
+from cct_keras.checks import check_number
 
 
 @keras.saving.register_keras_serializable(package="cct_keras")
@@ -28,13 +28,7 @@ class LayerScale(keras.layers.Layer):
 
     def __init__(self, initial_value: float = 1e-5, **kwargs):
         super().__init__(**kwargs)
-        if isinstance(initial_value, bool) or not isinstance(
-            initial_value, numbers.Real
-        ):
-            raise ValueError(
-                "LayerScale: `initial_value` must be a number. "
-                f"Received: initial_value={initial_value!r}"
-            )
+        check_number("LayerScale", initial_value=initial_value)
         self.initial_value = initial_value
 
     def build(self, input_shape):

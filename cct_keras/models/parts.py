@@ -12,6 +12,7 @@ from cct_keras.checks import INTERPOLATIONS
 from cct_keras.checks import check_choice
 from cct_keras.checks import check_divisible_by_heads
 from cct_keras.checks import check_non_negative
+from cct_keras.checks import check_number
 from cct_keras.checks import check_positive
 from cct_keras.checks import check_rate
 from cct_keras.layers.attention_pool import AttentionPool
@@ -240,6 +241,8 @@ def encoder(
         owner, attention_dropout=attention_dropout, stochastic_depth=stochastic_depth
     )
     check_choice(owner, ACTIVATIONS, activation=activation)
+    if layer_scale is not None:
+        check_number(owner, layer_scale=layer_scale)
     for i in range(num_layers):
         x = EncoderBlock(
             num_heads,

@@ -37,6 +37,7 @@ from cct_keras.pretrained.catalog import find_named
 from cct_keras.pretrained.catalog import find_weights
 from cct_keras.pretrained.keras_file import SUFFIXES
 from cct_keras.pretrained.keras_file import read_keras_file
+from cct_keras.spelling import suggest
 
 # What `train` calls the model in the folder of a run.
 RUN_MODEL = "model.keras"
@@ -232,9 +233,10 @@ def open_weights(
         return _open_checkpoint(weights, weights)
     path = find_run_model(weights) or pathlib.Path(weights)
     if not path.exists():
+        near = suggest(str(weights), [row.name for row in WEIGHTS])
         raise ValueError(
             "`weights` must be a tag or an existing file or folder; no such file or "
-            f"tag: {weights}"
+            f"tag: {weights}" + (f". {near}" if near else "")
         )
     if str(path).endswith(SUFFIXES):
         return _open_keras_file(path, str(path))

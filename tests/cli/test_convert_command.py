@@ -34,6 +34,9 @@ def test_convert_to_keras_and_back(official, tmp_path, capsys):
     output = capsys.readouterr().out
     for fact in ("cct_2_3x2_32", "283,723", "learnable 8 x 8", "self-check", "qkv"):
         assert fact in output
+    assert (
+        "heads       2, as published at this width; --num-heads N says others" in output
+    )
     model = keras.models.load_model(out)
     x = images(2, 32, 32, 3)
     expected = predict(cct_keras.convert(official), x)
@@ -91,7 +94,9 @@ def test_a_keras_file_has_its_grid_and_heads(tmp_path, capsys):
     out = tmp_path / "a.safetensors"
     source = str(tmp_path / "a.keras")
     assert cli.main(["convert", source, str(out), "--to", "torch"]) == 0
-    assert "positions   learnable 8 x 12" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert "positions   learnable 8 x 12" in output
+    assert "heads       3\n" in output
     again = cct_keras.convert(out)
     assert again.input_shape == (None, 32, 48, 3)
     assert again.get_layer("block_0").num_heads == 3

@@ -11,6 +11,7 @@ from small import predict
 
 import cct_keras
 from cct_keras.errors import CheckpointError
+from cct_keras.notes import collected_notes
 
 
 def written(path, arrays):
@@ -63,6 +64,25 @@ def test_the_representation_goes_there_and_back(tmp_path):
         strict=True,
     ):
         np.testing.assert_array_equal(a, b)
+
+
+def test_the_representation_without_a_head(tmp_path):
+    arrays = google_vit.random_arrays(pre_logits=24)
+    whole = cct_keras.convert(written(tmp_path / "whole.npz", arrays))
+    headless = {k: x for k, x in arrays.items() if not k.startswith("head/")}
+    path = written(tmp_path / "headless.npz", headless)
+    x = reference.random_images("headless", (2, 16, 16, 3))
+    expected = cct_keras.feature_extractor(whole, "norm")(x)["norm"]
+    with collected_notes() as notes:
+        body = cct_keras.convert(path)
+    assert notes == ["not needed in a body with this `pooling`: pre_logits"]
+    np.testing.assert_allclose(predict(body, x), np.asarray(expected), atol=1e-6)
+    with pytest.warns(UserWarning, match="the head is left as initialized"):
+        fresh = cct_keras.convert(path, num_classes=3)
+    assert fresh.output_shape == (None, 3)
+    np.testing.assert_array_equal(
+        fresh.get_layer("pre_logits").kernel.numpy(), arrays["pre_logits/kernel"]
+    )
 
 
 def test_positions_are_resized(tmp_path):

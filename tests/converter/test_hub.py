@@ -107,6 +107,47 @@ def test_a_repository_of_transformers(hub):
     assert not any("pytorch_model" in path for path in paths)
 
 
+def save_beside(folder, name, state, **documents):
+    (folder / name).write_bytes(as_bytes(state))
+    for document, content in documents.items():
+        path = folder / document.replace("__", ".")
+        path.write_text(json.dumps(content))
+    return folder / name
+
+
+def test_a_folder_that_save_pretrained_wrote(tmp_path):
+    """Its `config.json` tells the heads, and that the activation is another."""
+    case, state, config = state_and_config(hidden_act="gelu_new", layer_norm_eps=1e-3)
+    config["id2label"] = {str(i): name for i, name in enumerate("abc")}
+    documents = {"config__json": config, "preprocessor_config__json": PREPROCESSOR}
+    path = save_beside(tmp_path, "model.safetensors", state, **documents)
+    model = cct_keras.convert(path)
+    block = model.get_layer("block_0")
+    assert block.num_heads == case["num_heads"]
+    assert (block.activation, block.epsilon) == ("gelu_tanh", 1e-3)
+    # Another is asked for, and the caller knows better.
+    other = cct_keras.convert(path, num_heads=1)
+    assert other.get_layer("block_0").num_heads == 1
+
+    whole = cct_keras.create_model(weights=path, include_preprocessing=True)
+    assert whole.get_layer("preprocessing").class_names == ("a", "b", "c")
+    assert whole.get_layer("block_0").epsilon == 1e-3
+
+
+def test_a_config_beside_a_file_that_it_does_not_describe(tmp_path):
+    _, state, config = state_and_config(hidden_act="silu")
+    path = save_beside(tmp_path, "model.safetensors", state, config__json=config)
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: config\.json") as e:
+        cct_keras.convert(path)
+    assert "`hidden_act` must be one of" in str(e.value)
+    # A file by a name of one's own has nothing beside it.
+    path = save_beside(tmp_path, "mine.safetensors", state)
+    assert cct_keras.convert(path, num_heads=2).get_layer("block_0").num_heads == 2
+    # Nor does a file of options that happens to be there.
+    path = save_beside(tmp_path, "model.safetensors", state, config__json={"lr": 0.1})
+    assert cct_keras.convert(path, num_heads=2).get_layer("block_0").num_heads == 2
+
+
 def test_a_checkpoint_in_several_files(hub, tmp_path):
     case, state, config = state_and_config()
     names = sorted(state)

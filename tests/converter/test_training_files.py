@@ -148,6 +148,76 @@ def test_entries_of_unknown_names_are_not_guessed():
     assert_same(open_checkpoint(path, entry="b").tensors, {"x": np.zeros(2, "f")})
 
 
+# === What stands around a model ===
+
+
+def below(prefix, state):
+    return {prefix + name: array for name, array in state.items()}
+
+
+@pytest.mark.parametrize("state", [CCT, VIT], ids=["cct", "vit"])
+@pytest.mark.parametrize(
+    "prefix", ["encoder.", "vit.", "backbone.", "lit.model._orig_mod.", "a.b.module."]
+)
+def test_a_script_may_call_its_model_what_it_likes(prefix, state):
+    tensors = open_checkpoint({"state_dict": below(prefix, state)}).tensors
+    assert_same(tensors, state)
+
+
+@pytest.mark.parametrize(
+    "inner", ["_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module."]
+)
+def test_wrappers_of_single_blocks(inner):
+    state = {
+        name.replace("blocks.0.", f"blocks.0.{inner}"): array
+        for name, array in below(inner, VIT).items()
+    }
+    assert_same(open_checkpoint(state).tensors, VIT)
+
+
+def test_what_a_module_keeps_beside_its_model_is_left_out_and_said(caplog):
+    caplog.set_level(logging.INFO, logger="cct_keras")
+    beside = {
+        "criterion.weight": np.ones(3),
+        "train_acc.total": np.zeros(()),
+        "val_metrics.accuracy.tp": np.zeros(3),
+        "loss_fn.ce.weight": np.ones(3),
+    }
+    content = {"state_dict": {**beside, **below("model.", VIT)}}
+    assert_same(open_checkpoint(content).tensors, VIT)
+    names = "criterion.weight, train_acc.total, val_metrics.accuracy.tp and 1 more"
+    assert [x.getMessage() for x in caplog.records] == [f"not needed: {names}"]
+
+
+@pytest.mark.parametrize("prefix", ["", "model."])
+def test_other_tensors_beside_a_model_are_refused(prefix):
+    state = {"projector.weight": np.ones((3, 3)), **below(prefix, VIT)}
+    with pytest.raises(CheckpointError, match=r"projector\.weight"):
+        cct_keras.convert({"state_dict": state}, num_heads=2)
+
+
+@pytest.mark.parametrize("average", ["model_ema.module.", "ema_model.", "ema."])
+def test_an_average_beside_the_model_below_one_module(average, caplog):
+    caplog.set_level(logging.INFO, logger="cct_keras")
+    plain = {name: array + 1 for name, array in VIT.items()}
+    state = {**below("model.", plain), **below(average, VIT)}
+    content = {"state_dict": state, "epoch": 3}
+    assert_same(open_checkpoint(content).tensors, VIT)
+    taken = average.partition(".")[0]
+    assert [x.getMessage() for x in caplog.records] == [OTHERS.format(taken, "model")]
+    assert_same(open_checkpoint(content, entry="model").tensors, plain)
+
+
+def test_the_losses_of_dinov2_are_not_needed():
+    losses = {
+        "dino_head.mlp.0.weight": np.ones((2, 2)),
+        "dino_head.last_layer.weight_v": np.ones((2, 2)),
+        "ibot_head.mlp.0.bias": np.ones(2),
+    }
+    content = {"teacher": {**below("backbone.", VIT), **losses}}
+    assert_same(open_checkpoint(content).tensors, VIT)
+
+
 # === Without a head ===
 
 
@@ -312,6 +382,15 @@ CALLS = {
     "set": b")" + REDUCE + b"(" + COMMAND + b"\x90" + COMMAND + b"a",
     "nothing": b"",
 }
+
+
+def test_byte_arrays_of_protocol_5_are_not_kept(tmp_path):
+    content = b"\x96" + (3).to_bytes(8, "little") + b"abc"
+    path = with_entry(tmp_path / "a.pth", content)
+    assert_same(open_checkpoint(path).tensors, AVERAGED)
+    content = b"\x96" + (2**62).to_bytes(8, "little")
+    message = error_of(with_entry(tmp_path / "b.pth", content))
+    assert "a byte array that is far too long" in message
 
 
 @pytest.mark.parametrize("call", list(CALLS))

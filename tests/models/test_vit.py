@@ -101,6 +101,14 @@ def test_both_heads_are_averaged():
     assert np.all(model.get_layer("head").bias.numpy() == 7)
 
 
+@pytest.mark.parametrize("layer_scale", ["x", True, False, float("nan"), [1e-5]])
+def test_a_layer_scale_that_is_no_number(layer_scale):
+    with pytest.raises(ValueError, match="ViT: `layer_scale` must be a finite number"):
+        small_model("ViT", layer_scale=layer_scale)
+    with pytest.raises(ValueError, match="EncoderBlock: `layer_scale` must be"):
+        cct_keras.layers.EncoderBlock(2, 8, layer_scale=layer_scale)
+
+
 def test_a_model_without_two_heads():
     with pytest.raises(ValueError, match="'head_dist'.*Received: 'vit'"):
         cct_keras.distillation_outputs(small_model("ViT"))

@@ -183,6 +183,7 @@ def test_weights_of_a_recipe_file(start, tmp_path):
         ("http://127.0.0.1:9/a.keras", "download .* first"),
         ("gone.keras", "no such file or tag: gone.keras"),
         ("runs/gone", "no such file or tag: runs/gone"),
+        ("dinov2_smal.lvd142m", "Did you mean: dinov2_small.lvd142m"),
     ],
 )
 @pytest.mark.parametrize("variant", [None, "tiny_2"])
