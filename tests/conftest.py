@@ -17,7 +17,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 def pytest_addoption(parser):
     """Options of `tests/fuzz`; a folder's own conftest would come too late."""
     group = parser.getgroup("fuzz")
-    group.addoption("--fuzz-cases", type=int, default=300, help="damaged files to read")
+    group.addoption("--fuzz-cases", type=int, default=150, help="damaged files to read")
     group.addoption("--fuzz-seed", type=int, default=0, help="which ones")
 
 

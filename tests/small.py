@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import pytest
 
 import cct_keras
 
@@ -56,6 +57,12 @@ PLAIN_VITS = {
     },
     "SigLIP with classes": {"top_pooling": "map", "representation_size": 7},
 }
+
+
+def first_of_all(values, *first):
+    """Values of a parametrization; all but the first are left to integration."""
+    later = pytest.mark.integration
+    return [pytest.param(x, marks=() if x in first else later) for x in values]
 
 
 def small_model(family, num_classes=5, input_shape=(16, 16, 3), **arguments):

@@ -95,6 +95,7 @@ def test_a_contestant_may_lack_a_task(contestant):
     }
 
 
+@pytest.mark.integration
 def test_a_failing_process_is_named_with_its_reason(contestant):
     with pytest.raises(TaskError, match="broken: SystemError: no such model"):
         measure([contestant("broken")], ["sleep"])

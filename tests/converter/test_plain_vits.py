@@ -59,6 +59,7 @@ def test_same_outputs_as_transformers(case):
     assert_same_outputs(case, state_of(case))
 
 
+@pytest.mark.integration
 @by_name(HUGGING_FACE)
 def test_names_of_transformers_4(case):
     assert_same_outputs(case, as_version_4(state_of(case)))

@@ -17,7 +17,7 @@ DIGITS = "cct_2_3x2_32.digits"
 @pytest.mark.parametrize(
     "suffix",
     [
-        ".onnx",
+        pytest.param(".onnx", marks=pytest.mark.integration),
         pytest.param(".tflite", marks=pytest.mark.integration),
         pytest.param(".xml", marks=pytest.mark.integration),
     ],

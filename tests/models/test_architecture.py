@@ -8,6 +8,7 @@ import pytest
 import reference
 from small import FAMILIES
 from small import PLAIN_VITS
+from small import first_of_all
 from small import images
 from small import predict
 from small import small_model
@@ -39,7 +40,9 @@ CASES = {
     "DeiT of one head": ("DeiT", {"distillation_head": False}),
     "DeiT of another activation": ("DeiT", {"activation": "gelu_tanh"}),
 }
-cases = pytest.mark.parametrize("case", CASES)
+# The others have the same parts, one at a time.
+FIRST = {"DINOv2 with classes", "CLIP", "SigLIP"} | (CASES.keys() - PLAIN_VITS.keys())
+cases = pytest.mark.parametrize("case", first_of_all(CASES, *FIRST))
 
 
 def build(case, **changes):
@@ -85,7 +88,7 @@ def test_the_record_comes_back_from_every_file(case, suffix, tmp_path):
         assert found.architecture.grid == expected.token_grid
 
 
-@pytest.mark.parametrize("case", PLAIN_VITS)
+@pytest.mark.parametrize("case", first_of_all(PLAIN_VITS, *FIRST))
 @pytest.mark.parametrize("suffix", [".keras", ".weights.h5", ".safetensors"])
 def test_the_same_outputs_from_every_file(case, suffix, tmp_path):
     model = build(case)
@@ -145,6 +148,7 @@ def test_other_models_are_refused():
 # === Files that leave something open ===
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
 def test_the_model_tells_what_a_pickle_does_not(tmp_path):
     shape = {"patch_size": 8, "positional_embedding": None}

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from small import FAMILIES
+from small import first_of_all
 from small import images
 from small import predict
 from small import small_model
@@ -119,7 +120,10 @@ def test_input_tensor(family):
 
 
 @family_names
-@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16", "float64"])
+@pytest.mark.parametrize(
+    "policy",
+    first_of_all(("mixed_float16", "mixed_bfloat16", "float64"), "mixed_float16"),
+)
 @pytest.mark.backend
 def test_dtype(family, policy):
     if policy == "float64" and keras.config.backend() == "jax":

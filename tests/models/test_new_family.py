@@ -123,6 +123,7 @@ def test_its_layers_have_a_depth_and_its_tables_are_not_decayed():
     assert paths == {"reader_token/token", "position_embedding/embeddings"}
 
 
+@pytest.mark.integration
 def test_it_is_trained_by_name(tmp_path):
     run = cct_keras.train(
         stripes(64),

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 from small import FAMILIES
+from small import first_of_all
 from small import images
 from small import predict
 from small import small_model
@@ -16,6 +17,7 @@ from small import small_model
 import cct_keras
 
 family_names = pytest.mark.parametrize("family", list(FAMILIES))
+some_families = pytest.mark.parametrize("family", first_of_all(FAMILIES, "CCT", "DeiT"))
 later = pytest.mark.integration
 positions = pytest.mark.parametrize(
     "positional_embedding",
@@ -115,7 +117,7 @@ def test_clone(family):
     np.testing.assert_array_equal(predict(clone, x), predict(model, x))
 
 
-@family_names
+@some_families
 @suffixes
 def test_weights_argument(family, suffix, tmp_path):
     model = scrambled(family)
@@ -130,7 +132,7 @@ def test_weights_argument(family, suffix, tmp_path):
     np.testing.assert_allclose(predict(larger, x), predict(expected, x), atol=1e-6)
 
 
-@family_names
+@some_families
 @suffixes
 def test_weights_for_another_task(family, suffix, tmp_path):
     """The body is loaded; the head stays fresh, with a warning."""

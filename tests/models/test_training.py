@@ -34,6 +34,7 @@ def jit_choices():
     return [(families[0], False), *later]
 
 
+@pytest.mark.integration
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("family", "jit_compile"), jit_choices())
 def test_fit_with_and_without_jit(family, jit_compile):

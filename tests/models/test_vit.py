@@ -40,7 +40,11 @@ def state_of(case):
 
 @pytest.mark.backend
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-@pytest.mark.parametrize("old", [False, True], ids=["new names", "hub names"])
+@pytest.mark.parametrize(
+    "old",
+    [False, pytest.param(True, marks=pytest.mark.integration)],
+    ids=["new names", "hub names"],
+)
 def test_golden_outputs_of_transformers(case, old):
     """Through the converter, by the names of the files."""
     state = reference.hugging_face_names(state_of(case), old)

@@ -176,6 +176,7 @@ def test_command_line(tmp_path, capsys):
     assert listed.count("_legacy") == 2
 
 
+@pytest.mark.integration
 def test_fine_tuning_starts_from_them(tmp_path):
     classes = ("cat", "ship")
     for name in classes:

@@ -127,6 +127,7 @@ def isolated(tmp_path):
     return run
 
 
+@pytest.mark.integration
 def test_the_command_without_the_package(beside, isolated):
     expected = cct_keras.predict(
         beside / "model.onnx", str(beside / "picture.bmp"), top=2

@@ -43,6 +43,7 @@ def test_train_command(source, tmp_path, capsys, monkeypatch):
     assert "seed 0 -> 1" in error
 
 
+@pytest.mark.integration
 def test_the_weights_name_the_folder(source, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     recipe = find_recipe("small", variant="tiny_2")
@@ -54,6 +55,7 @@ def test_the_weights_name_the_folder(source, tmp_path, capsys, monkeypatch):
     assert (settings["variant"], settings["weights"]) == ("tiny_2", "start.keras")
 
 
+@pytest.mark.integration
 def test_preview_command(source, tmp_path, capsys):
     flags = ["--recipe", "cifar10_300", "--preview", "--image-size", "16", "24"]
     code, text, _ = run(capsys, "train", source, *flags, "--out", tmp_path / "out")

@@ -348,6 +348,7 @@ def test_weights_of_half_precision(data, tmp_path):
     assert start_model(data, tmp_path / "half.keras").output_shape == (None, 2)
 
 
+@pytest.mark.integration
 def test_a_resumed_run_does_not_need_its_first_weights(start, tmp_path):
     """Variant, normalization and positions are on record."""
     x, y = stripes(60, 1)
