@@ -99,8 +99,8 @@ def _start_child(folder, arguments, figures):
     """The case at which a child ended too early, and what it said; or `None`."""
     environment = {
         **os.environ,
-        # The quickest to import; no file is read otherwise on another.
-        "KERAS_BACKEND": "numpy",
+        # No file is read otherwise on another.
+        "KERAS_BACKEND": "tensorflow",
         "PYTHONPATH": os.pathsep.join([str(FOLDER.parent.parent), *sys.path]),
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "1",
