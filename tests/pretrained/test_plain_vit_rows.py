@@ -11,6 +11,8 @@ from weights_server import as_bytes
 
 import cct_keras
 from cct_keras.cli.main import main
+from cct_keras.converter.formats import open_checkpoint
+from cct_keras.converter.infer import infer
 from cct_keras.converter.timm import TABLE
 from cct_keras.models.architecture import Architecture
 
@@ -106,6 +108,18 @@ def test_by_name(server, name):
     assert interpolation == settings["interpolation"]
     # Weights of zeros: the file was read, not a fresh model made.
     assert not np.any(block.attention.qkv.kernel)
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        name
+        for name in cct_keras.list_models()
+        if name.startswith(("dinov2", "deit3", "siglip"))
+    ],
+)
+def test_a_variant_is_found_by_its_tensors(variant):
+    assert infer(open_checkpoint(state_of(variant))).variant == variant
 
 
 @pytest.mark.integration
