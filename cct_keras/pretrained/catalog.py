@@ -8,6 +8,7 @@ from cct_keras.data.known import KnownDataset
 from cct_keras.data.known import known_class_names
 from cct_keras.models.variants import VARIANTS
 from cct_keras.spelling import did_you_mean
+from cct_keras.spelling import suggest
 
 CURRENT = "https://shi-labs.com/projects/cct/checkpoints/"
 FACEBOOK = "https://dl.fbaipublicfiles.com/"
@@ -462,9 +463,12 @@ def find_weights(variant: str, tag: str) -> Weights:
             return row
     tags = ", ".join(list_weights(variant)) or "none"
     others = sorted({row.variant for row in WEIGHTS if row.tag == tag})
+    # Perhaps a variant was meant, which names its only weights.
+    near = "" if others else suggest(str(tag), {row.variant for row in WEIGHTS})
     raise ValueError(
         f"{variant} has no weights {tag!r}; it has: {tags}. "
         + (f"Variants with {tag!r}: {', '.join(others)}. " if others else "")
+        + (f"{near} " if near else "")
         + "A file is given by its path, with its suffix."
     )
 

@@ -181,6 +181,11 @@ def test_several_weights_of_a_variant_are_named():
         cct_keras.create_model("dinov2_small", weights="dinov2_small.typo")
 
 
+def test_a_misspelled_variant_is_suggested(capsys):
+    assert main(["probe", "digits", "--weights", "dinov2_smal"]) == 2
+    assert "Did you mean: dinov2_small" in capsys.readouterr().err
+
+
 def test_a_body_has_no_classes():
     with pytest.raises(ValueError, match="no names are known of the classes"):
         cct_keras.class_names("lvd142m")
