@@ -17,6 +17,7 @@ from keras import ops
 from cct_keras.explaining.readout import Readout
 from cct_keras.explaining.readout import find_readout
 from cct_keras.explaining.readout import tokens_of_mean
+from cct_keras.inference.trained import last_operation
 from cct_keras.inference.trained import output_activation
 from cct_keras.kernels.observation import observe
 from cct_keras.kernels.observation import observed
@@ -64,7 +65,7 @@ class Tracer:
     def __init__(self, model: keras.Model):
         self._readout = find_readout(model)
         self._tokenizer = find_tokenizer(model)
-        logits, self._ends_in_softmax = _without_softmax(model)
+        logits, self._as_probabilities = _without_softmax(model)
         read = tokens_of_mean(model, self._readout)
         self.model = keras.Model(model.input, _showing(read, logits))
         # A model that was quantized or got another layer has other variables.
@@ -224,10 +225,7 @@ class Tracer:
 
     def _finish(self, make_maps, seen, gradients, logits, images):
         logits = ops.cast(logits, "float32")
-        probabilities = ops.softmax(logits)
-        if not self._ends_in_softmax:
-            # The scores are logarithms of whatever the model returns.
-            probabilities = ops.exp(logits)
+        probabilities = self._as_probabilities(logits)
         if make_maps is None:
             return None, probabilities
         readout = self.readout(images.shape)
@@ -317,15 +315,15 @@ def _showing(read, logits):
 
 
 def _without_softmax(model):
-    """The logits of a model, and whether a softmax makes them probabilities.
+    """The logits of a model, and the function that makes them probabilities.
 
     The derivative of a probability near 1 is almost 0, that of its logit is not. Where
     the end of a model cannot be taken off, the logarithm of its output stands in.
     """
-    ending = output_activation(model)
+    ending, last = output_activation(model), last_operation(model)
     if ending == "linear":
-        return model.output, True
-    layer = model.layers[-1]
-    if ending == "softmax" and isinstance(layer, keras.layers.Activation):
-        return layer.input, True
-    return ops.log(ops.maximum(model.output, 1e-7)), False
+        # A single logit tells one class from its absence.
+        return model.output, ops.sigmoid if model.output_shape[-1] == 1 else ops.softmax
+    if ending == "softmax" and not getattr(last, "weights", ()):
+        return last.input, ops.softmax
+    return ops.log(ops.maximum(model.output, 1e-7)), ops.exp

@@ -134,12 +134,32 @@ def open_trained(
 
 def output_activation(model: keras.Model) -> str:
     """Name of the activation that a classifier ends in; `"linear"` for logits."""
-    layer = model.layers[-1]
-    if "predictions" in {layer.name for layer in model.layers}:
-        layer = model.get_layer("predictions")
-    activation = getattr(layer, "activation", None)
+    last = last_operation(model)
+    if _activation_name(last) is not None:
+        return _activation_name(last)
+    # A head of the user's own may end in a layer, or in a function of `keras.ops`.
+    kind = type(last).__name__.lower()
+    return kind if kind in ("softmax", "sigmoid") else "linear"
+
+
+def last_operation(model: keras.Model):
+    """The layer or function that makes the output of a model, without mere casts.
+
+    Behind a softmax a linear activation often does nothing but return to float32.
+    """
+    operations = list(getattr(model, "operations", model.layers))
+    while len(operations) > 1 and (
+        isinstance(operations[-1], keras.layers.Activation)
+        and _activation_name(operations[-1]) == "linear"
+    ):
+        operations.pop()
+    return operations[-1]
+
+
+def _activation_name(operation):
+    activation = getattr(operation, "activation", None)
     if activation is None:
-        return "linear"
+        return None
     return getattr(activation, "__name__", str(activation))
 
 
@@ -216,7 +236,12 @@ def _with_hint(model, message):
                 architecture_of(layer)
             except ValueError:
                 continue
-            return f"{message}; its layer {layer.name!r} is: give that one"
+            if _count_classes(layer):
+                return f"{message}; its layer {layer.name!r} is: give that one"
+            return (
+                f"{message}; its layer {layer.name!r} is, without a head: put your "
+                "layers on its output, as in keras.Model(body.input, head(body.output))"
+            )
     return message
 
 

@@ -424,6 +424,34 @@ def test_another_head(family):
     )
 
 
+@pytest.mark.parametrize(
+    "ending",
+    [
+        keras.layers.Softmax(),
+        keras.ops.softmax,
+        lambda x: keras.layers.Activation("linear")(keras.layers.Softmax()(x)),
+    ],
+)
+def test_a_softmax_of_the_user_s_own_is_not_taken_for_logits(ending):
+    """Behind logits of ours, whatever makes the probabilities; none is made twice."""
+    model, x = decided_model("CCT", classifier_activation=None), images(2, 16, 16, 3)
+    other = keras.Model(model.input, ending(model.output))
+    found, expected = explain(other, x, "gradient"), explain(model, x, "gradient")
+    np.testing.assert_allclose(found.probabilities, predict(other, x), atol=1e-5)
+    np.testing.assert_allclose(found.probabilities, expected.probabilities, atol=1e-5)
+    assert_same_maps(found.token_maps, expected.token_maps, 1e-4)
+
+
+def test_a_single_logit_is_a_class_or_none():
+    """Its softmax would be 1 whatever the picture shows."""
+    model, x = decided_model("CCT", num_classes=1), images(2, 16, 16, 3)
+    logits = keras.Model(model.input, model.get_layer("head").output)
+    expected = 1 / (1 + np.exp(-predict(logits, x)))
+    found = explain(logits, x, "occlusion")
+    np.testing.assert_allclose(found.probabilities, expected, atol=1e-5)
+    assert np.ptp(found.token_maps) > 0
+
+
 def test_a_mean_of_tokens_reads_all_of_them_alike():
     model, x = decided_model("ViT", top_pooling="avg"), images(2, 16, 16, 3)
     for method in ("gradient", "gradcam"):
