@@ -66,6 +66,18 @@ def cut_missing_splits(
     return raw.with_splits(splits, notes)
 
 
+def check_split(split: str) -> None:
+    """Refuses what is no name of a split.
+
+    Args:
+        split: `"train"`, `"validation"` or `"test"`.
+    """
+    if split not in SPLITS:
+        raise DataError(
+            f"`split` must be one of: {', '.join(SPLITS)}. Received: split={split!r}"
+        )
+
+
 def select_split(raw: RawData, split: str, trained_on: dict | None = None) -> RawData:
     """Selects the split that a model is to be measured on.
 
@@ -86,6 +98,7 @@ def select_split(raw: RawData, split: str, trained_on: dict | None = None) -> Ra
     >>> list(select_split(read_digits(), "validation").splits)
     ['validation']
     """
+    check_split(split)
     cut = None
     if not set(SPLITS) <= set(raw.splits):
         cut = _cut_as_in_training(raw, trained_on)

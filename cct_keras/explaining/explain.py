@@ -1,6 +1,8 @@
 """`explain`: where a model looks, as maps over the pictures."""
 
 import functools
+import numbers
+import operator
 from collections.abc import Sequence
 
 import keras
@@ -118,7 +120,7 @@ def explain_trained(
     targets = _as_targets(target, len(sources), trained)
     if batch_size is None:
         batch_size = fitting_batch(trained)
-    if batch_size < 1:
+    if not isinstance(batch_size, numbers.Integral) or batch_size < 1:
         raise ModelError(f"`batch_size` must be 1 or more. Received: {batch_size}")
     maps = _Maps(trained, tracer, row, few=len(sources) <= FEW_IMAGES)
     shown = len(sources) > batch_size if verbose == "auto" else bool(verbose)
@@ -247,8 +249,8 @@ def _as_targets(target, count, trained):
     """The number of the class to explain for every image, or `PREDICTED`."""
     if target is None:
         return np.full(count, PREDICTED)
-    single = isinstance(target, (int, str, np.integer))
-    wanted = [target] * count if single else list(target)
+    several = isinstance(target, (list, tuple)) or getattr(target, "ndim", 0) == 1
+    wanted = list(target) if several else [target] * count
     if len(wanted) != count:
         raise ModelError(
             f"`target` must be one class, or one for each of the {count} images. "
@@ -261,12 +263,16 @@ def _as_class(target, trained):
     names = trained.preprocessing["class_names"]
     if isinstance(target, str) and target in names:
         return names.index(target)
-    if isinstance(target, str) and not target.lstrip("-").isdecimal():
+    if isinstance(target, str) and not target.removeprefix("-").isdecimal():
         raise ModelError(
             f"`target`: there is no class {target!r}. {did_you_mean(target, names)}"
         )
-    index = int(target)
-    if not 0 <= index < len(names):
+    try:
+        # A fraction is no class, nor is an answer to a question.
+        index = int(target) if isinstance(target, str) else operator.index(target)
+    except TypeError:
+        index = None
+    if index is None or isinstance(target, bool) or not 0 <= index < len(names):
         raise ModelError(
             f"`target` must be a class from 0 to {len(names) - 1}, or its name. "
             f"Received: target={target}"

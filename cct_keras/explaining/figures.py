@@ -1,6 +1,7 @@
 """Figures of maps: pictures beside what a method says about them."""
 
 import math
+import numbers
 
 from cct_keras.drawing.style import INK
 from cct_keras.drawing.style import PALE
@@ -35,6 +36,8 @@ def maps_beside_pictures(explanation, strength: float, most: int):
         A `matplotlib.figure.Figure`.
     """
     check_strength(strength)
+    if not isinstance(most, numbers.Integral) or most < 1:
+        raise ModelError(f"`most` must be 1 or more. Received: most={most}")
     count = min(len(explanation), most)
     pairs = min(count, PAIRS)
     rows = math.ceil(count / pairs)
@@ -100,6 +103,11 @@ def attention_heads(explanation, index: int, strength: float):
     check_strength(strength)
     if explanation.attention_maps is None:
         raise ModelError("the heads of an explanation need method='attention'")
+    count = len(explanation)
+    if not isinstance(index, numbers.Integral) or not -count <= index < count:
+        raise ModelError(
+            f"`index` must be one of the {count} pictures. Received: index={index}"
+        )
     picture = explanation.pictures[index]
     pixels, maps = picture.pixels(), explanation.attention_maps[index]
     blocks, heads = maps.shape[:2]
@@ -172,7 +180,7 @@ def legend(axes, limits: tuple[float, float], signed: bool, digits: int = 3) -> 
 
 def check_strength(strength: float) -> None:
     """Refuses a strength outside of 0 to 1."""
-    if not 0 <= strength <= 1:
+    if not isinstance(strength, numbers.Real) or not 0 <= strength <= 1:
         raise ModelError(
             f"`strength` must be from 0 to 1. Received: strength={strength}"
         )

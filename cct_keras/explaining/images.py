@@ -1,9 +1,12 @@
 """Images of a data set to look at a model with."""
 
+import numbers
+
 import numpy as np
 
 from cct_keras.data.dataset import Dataset
 from cct_keras.data.dataset import load_evaluation_data
+from cct_keras.data.splits import check_split
 from cct_keras.errors import DataError
 from cct_keras.inference.trained import Trained
 from cct_keras.runtime.resize import central_crop_resize
@@ -26,6 +29,7 @@ def draw_images(
         uint8 array `(images, *image_size, channels)`, and their classes in the order of
         the model; `None` if these are not the classes of the model.
     """
+    check_split(split)
     settings = trained.preprocessing
     if not isinstance(data, Dataset):
         data = load_evaluation_data(
@@ -39,7 +43,7 @@ def draw_images(
             data_dir=data_dir,
         )
     found = getattr(data, split)
-    if count < 1:
+    if not isinstance(count, numbers.Integral) or count < 1:
         raise DataError(f"`count` must be 1 or more. Received: count={count}")
     chosen = np.random.default_rng(seed).permutation(len(found))[:count]
     images = np.stack(

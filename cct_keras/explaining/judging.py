@@ -98,7 +98,9 @@ class Judgement:
     def __str__(self):
         """A table, the best methods first."""
         columns = ("deletion", "insertion", "pointing", "apart", "randomized")
-        lines = ["method     " + "".join(f"{c:>18}" for c in columns) + "   ms/image"]
+        wide = max(len(name) for name in ("method", *self.rows))
+        head = "".join(f"{c:>18}" for c in columns)
+        lines = [f"{'method':<{wide}}{head}   ms/image"]
         for name, row in self.rows.items():
             cells = "".join(
                 f"{'-':>18}"
@@ -108,7 +110,7 @@ class Judgement:
             )
             speed = row["seconds"]
             speed = f"{'-':>11}" if speed is None else f"{1000 * speed:>11.1f}"
-            lines.append(f"{name:<11}{cells}{speed}")
+            lines.append(f"{name:<{wide}}{cells}{speed}")
         return "\n".join(lines)
 
 
@@ -152,6 +154,8 @@ def judge_explanations(
         raise ModelError("a model for images of any size cannot be judged")
     if methods is None:
         methods = usable_methods(readout)
+    if isinstance(methods, str):
+        methods = [methods]
     for name in methods:
         find_method(name, readout)
     state = random.getstate()

@@ -1,6 +1,7 @@
 """The methods, one row each: from what was seen of an image to a map of its tokens."""
 
 import dataclasses
+import numbers
 from collections.abc import Callable
 
 import numpy as np
@@ -180,8 +181,10 @@ def find_method(name: str | None, readout: Readout) -> Method:
         readout: What the head of the model reads.
     """
     name = BEST if name is None else name
-    if name not in METHODS:
-        raise ModelError(f"unknown `method` {name!r}. {did_you_mean(name, METHODS)}")
+    if not isinstance(name, str) or name not in METHODS:
+        raise ModelError(
+            f"unknown `method` {name!r}. {did_you_mean(str(name), METHODS)}"
+        )
     if name == "seqpool" and readout.kind != "pool":
         usable = ", ".join(other for other in METHODS if other != name)
         raise ModelError(
@@ -210,7 +213,9 @@ def choose_head(values: np.ndarray, block: int | None, head: int | None) -> np.n
     blocks, heads = values.shape[:2]
     block = -1 if block is None else block
     for name, index, count in (("block", block, blocks), ("head", head, heads)):
-        if index is not None and not -count <= index < count:
+        if index is None:
+            continue
+        if not isinstance(index, numbers.Integral) or not -count <= index < count:
             raise ModelError(
                 f"`{name}` must be from 0 to {count - 1}, or from -1 to {-count}. "
                 f"Received: {name}={index}"

@@ -4,6 +4,7 @@ import itertools
 import os
 import pathlib
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 
@@ -129,6 +130,11 @@ def expand_sources(sources) -> Iterator[tuple[str, object]]:
     is_array = getattr(sources, "ndim", 0) in (2, 3)
     if is_array or _is_pillow(sources) or isinstance(sources, (str, os.PathLike)):
         sources = [sources]
+    if not isinstance(sources, Iterable):
+        raise DataError(
+            "images must be files, folders, arrays or images of Pillow. Received: "
+            f"{type(sources).__name__}"
+        )
     for index, source in enumerate(sources):
         if not isinstance(source, (str, os.PathLike)):
             yield f"image {index}", source

@@ -11,6 +11,7 @@ from small import small_model
 from small import stripes
 
 import cct_keras
+from cct_keras.errors import DataError
 from cct_keras.errors import ModelError
 from cct_keras.explaining.methods import METHODS
 from cct_keras.explaining.methods import Method
@@ -167,6 +168,13 @@ def test_refusals(stripe_data):
     )
     with pytest.raises(ModelError, match="any size cannot be judged"):
         cct_keras.judge_explanations(any_size, stripe_data)
+    # One name alone is not the list of its letters.
+    with pytest.raises(ModelError, match="unknown `method` 'rolout'"):
+        cct_keras.judge_explanations(raw_model(), stripe_data, "rolout")
+    with pytest.raises(DataError, match="`split` must be one of: train, validation"):
+        cct_keras.judge_explanations(raw_model(), stripe_data, split="dev")
+    with pytest.raises(DataError, match="`count` must be 1 or more"):
+        cct_keras.judge_explanations(raw_model(), stripe_data, count=2.5)
 
 
 @pytest.mark.integration

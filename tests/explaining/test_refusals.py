@@ -53,6 +53,16 @@ def coarse_figures():
         ({"target": "bea"}, "`target`: there is no class 'bea'. Did you mean: bee?"),
         ({"target": [0, 1, 2]}, "one for each of the 2 images. Received: 3"),
         ({"target": [0, "bea"]}, "there is no class 'bea'"),
+        ({"target": 1.5}, "or its name. Received: target=1.5"),
+        ({"target": True}, "Received: target=True"),
+        ({"target": [0, None]}, "Received: target=None"),
+        ({"target": "--3"}, "there is no class '--3'"),
+        (
+            {"method": ["rollout"]},
+            "unknown `method` ['rollout']. Did you mean: rollout",
+        ),
+        ({"method": "attention", "block": 0.5}, "Received: block=0.5"),
+        ({"batch_size": 2.5}, "`batch_size` must be 1 or more. Received: 2.5"),
         ({"method": "attention", "block": 2}, "`block` must be from 0 to 1"),
         ({"method": "attention", "block": -3}, "Received: block=-3"),
         ({"method": "attention", "head": 2}, "`head` must be from 0 to 1"),
@@ -75,6 +85,7 @@ def test_class_names_for_other_classes(model):
 def test_no_images(model):
     assert "no image" in refusal(DataError, model, [])
     assert "no image" in refusal(DataError, model, np.zeros((0, 16, 16, 3)))
+    assert "Received: NoneType" in refusal(DataError, model, None)
 
 
 def test_a_model_without_attention():
@@ -86,6 +97,10 @@ def test_a_model_inside_of_another(model):
     outer = keras.Sequential([keras.Input((16, 16, 3)), model], name="outer")
     message = refusal(ModelError, outer, X)
     assert f"its layer {model.name!r} is: give that one" in message
+    body = small_model("CCT", include_top=False, pooling="seq")
+    layers = [keras.Input((16, 16, 3)), body, keras.layers.Dense(3)]
+    message = refusal(ModelError, keras.Sequential(layers, name="outer"), X)
+    assert f"its layer {body.name!r} is, without a head: put your layers on" in message
 
 
 def test_what_is_no_model():
@@ -120,6 +135,15 @@ def test_heads_of_another_method(model):
     found = cct_keras.explain(model, X, "rollout")
     with pytest.raises(ModelError, match="need method='attention'"):
         found.plot_heads()
+
+
+def test_pictures_that_are_not_there(model):
+    found = cct_keras.explain(model, X, "attention")
+    for index in (2, -3, "0"):
+        with pytest.raises(ModelError, match="`index` must be one of the 2 pictures"):
+            found.plot_heads(index)
+    with pytest.raises(ModelError, match="`most` must be 1 or more"):
+        found.plot(most=0)
 
 
 # === The command line ===
