@@ -26,6 +26,7 @@ from cct_keras.recipes.rows import find_recipe
 TOPICS = {
     "learning rate": (
         "lr",
+        "matrix_lr",
         "min_lr",
         "schedule",
         "per_step",

@@ -209,6 +209,35 @@ def undecayed_weights(model) -> list:
     ]
 
 
+def matrix_weights(model) -> dict[str, int]:
+    """The weights that an optimizer of matrices can update.
+
+    These are the kernels of the tokenizer and of the blocks. Tables of tokens, what
+    pools them, and the head are none.
+
+    Args:
+        model: A model of this package.
+
+    Returns:
+        For the path of each weight, how many matrices stand in it side by side: 3 for
+        the kernel that computes query, key and value, and else 1.
+
+    Example:
+
+    >>> model = cct_keras.create_model("cct_2_3x2_32")
+    >>> matrices = matrix_weights(model)
+    >>> len(matrices), matrices["block_0/attention/qkv/kernel"]
+    (10, 3)
+    """
+    layers = [find_tokenizer(model), *encoder_blocks(model)]
+    return {
+        variable.path: 3 if variable.path.endswith("/qkv/kernel") else 1
+        for layer in layers
+        for variable in layer.trainable_variables
+        if len(variable.shape) > 1
+    }
+
+
 def _class_name(layer):
     """Name of a layer's class in this package, also for a subclass of it."""
     known = ("ConvTokenizer", "EncoderBlock", "ClassToken", "PositionEmbedding")

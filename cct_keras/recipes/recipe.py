@@ -47,8 +47,12 @@ class Recipe(Augmentation):
         cooldown_epochs: Further epochs at `min_lr`, after the schedule.
         batch_size: Images in a training step.
         accumulate: Steps whose gradients are averaged into one update.
-        optimizer: `"adamw"`, or `"sgd"` with a Nesterov momentum of 0.9.
+        optimizer: `"adamw"`; `"muon"`, which updates the kernels of the tokenizer and
+            the blocks as matrices, and everything else as AdamW does; or `"sgd"` with
+            a Nesterov momentum of 0.9.
         lr: Learning rate after the warmup.
+        matrix_lr: Learning rate of the matrices of `"muon"` where that of everything
+            else is `lr`; they rise and fall together.
         min_lr: Learning rate at the end of the schedule.
         schedule: How the learning rate falls after the warmup: `"cosine"`, `"step"`
             or `"constant"`.
@@ -129,6 +133,7 @@ class Recipe(Augmentation):
     accumulate: int = 1
     optimizer: str = "adamw"
     lr: float = 5e-4
+    matrix_lr: float = 0.02
     min_lr: float = 1e-5
     schedule: str = "cosine"
     per_step: bool = False
@@ -178,7 +183,7 @@ class Recipe(Augmentation):
 CHOICES = {
     "positional_embedding": ("auto", "learnable", "sine", "none"),
     "activation": ("auto", *ACTIVATIONS),
-    "optimizer": ("adamw", "sgd"),
+    "optimizer": ("adamw", "muon", "sgd"),
     "schedule": ("cosine", "step", "constant"),
     "warmup": ("linear", "inverse"),
     "decay_exempt": ("vectors", "positions", "nothing"),
@@ -194,6 +199,7 @@ RANGES = {
     "accumulate": (1, math.inf),
     "patience": (1, math.inf),
     "lr": (0, math.inf),
+    "matrix_lr": (0, math.inf),
     "min_lr": (0, math.inf),
     "warmup_lr": (0, math.inf),
     "warmup_epochs": (0, math.inf),
@@ -310,6 +316,8 @@ def _check(recipe):
             f"unknown variant {recipe.variant!r}. "
             + did_you_mean(recipe.variant, VARIANTS)
         )
+    if recipe.optimizer == "muon" and recipe.lr == 0:
+        raise RecipeError("optimizer='muon' needs a rate above 0. Received: lr=0.0")
     _check_fine_tuning(recipe)
     _check_distillation(recipe)
 
