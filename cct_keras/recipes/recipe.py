@@ -54,8 +54,8 @@ class Recipe(Augmentation):
         matrix_lr: Learning rate of the matrices of `"muon"` where that of everything
             else is `lr`; they rise and fall together.
         min_lr: Learning rate at the end of the schedule.
-        schedule: How the learning rate falls after the warmup: `"cosine"`, `"step"`
-            or `"constant"`.
+        schedule: How the learning rate falls after the warmup: `"cosine"`,
+            `"linear"`, `"step"` or `"constant"`.
         per_step: Whether the learning rate changes with every step, not once an epoch.
         warmup_epochs: Epochs in which the learning rate rises; they count as part of
             `epochs`.
@@ -184,7 +184,7 @@ CHOICES = {
     "positional_embedding": ("auto", "learnable", "sine", "none"),
     "activation": ("auto", *ACTIVATIONS),
     "optimizer": ("adamw", "muon", "sgd"),
-    "schedule": ("cosine", "step", "constant"),
+    "schedule": ("cosine", "linear", "step", "constant"),
     "warmup": ("linear", "inverse"),
     "decay_exempt": ("vectors", "positions", "nothing"),
     "distill": (None, *DISTILL_KINDS),

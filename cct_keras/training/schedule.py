@@ -8,20 +8,20 @@ from keras import ops
 
 @keras.saving.register_keras_serializable(package="cct_keras")
 class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
-    """Warmup, then a cosine, steps or a constant rate, then a cooldown.
+    """Warmup, then a cosine, a line, steps or a constant rate, then a cooldown.
 
     At epoch t, while t is below `warmup_epochs`, the rate is
     `warmup_lr + t (lr - warmup_lr) / warmup_epochs`. After that it is
-    `min_lr + (lr - min_lr) (1 + cos(pi t / epochs)) / 2` for a cosine, or
-    `lr * decay_rate ** floor(t / decay_epochs)` for steps. From `epochs` on it is
-    `min_lr`.
+    `min_lr + (lr - min_lr) (1 + cos(pi t / epochs)) / 2` for a cosine,
+    `lr * decay_rate ** floor(t / decay_epochs)` for steps, or on a line from `lr` after
+    the warmup to `min_lr`. From `epochs` on it is `min_lr`.
 
     Args:
         lr: Rate after the warmup.
         epochs: Length of the schedule in epochs, the warmup included.
         steps_per_epoch: Batches in an epoch.
         min_lr: Rate at the end.
-        kind: `"cosine"`, `"step"` or `"constant"`.
+        kind: `"cosine"`, `"linear"`, `"step"` or `"constant"`.
         warmup_epochs: Length of the warmup.
         warmup_lr: Rate at the start of the warmup.
         warmup: `"linear"`, or `"inverse"`: a rate of `lr / (warmup_epochs - t)`, and
@@ -94,6 +94,9 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
             steps = ops.floor(epoch / self.decay_epochs)
             return self.lr * ops.power(self.decay_rate, steps)
         span = self.epochs
+        if self.kind == "linear":
+            left = (span - epoch) / max(span - self.warmup_epochs, 1e-6)
+            return self.min_lr + (self.lr - self.min_lr) * left
         if self.warmup == "inverse":
             epoch, span = epoch - self.warmup_epochs, span - self.warmup_epochs
         share = (1.0 + ops.cos(math.pi * epoch / max(span, 1e-6))) / 2.0

@@ -73,3 +73,25 @@ def test_per_step():
 def test_constant():
     schedule = WarmupSchedule(1e-3, epochs=3, steps_per_epoch=2, kind="constant")
     assert [rate(schedule, epoch) for epoch in (0, 2, 9)] == pytest.approx([1e-3] * 3)
+
+
+@pytest.mark.backend
+def test_a_triangle():
+    schedule = WarmupSchedule(
+        1e-2,
+        epochs=10,
+        steps_per_epoch=4,
+        min_lr=2e-3,
+        kind="linear",
+        warmup_epochs=2,
+        warmup_lr=0.0,
+        per_step=True,
+    )
+    for epoch, step, expected in (
+        (1, 0, 5e-3),
+        (2, 0, 1e-2),
+        (6, 0, 6e-3),
+        (9, 2, 2.5e-3),
+        (10, 0, 2e-3),
+    ):
+        assert rate(schedule, epoch, step) == pytest.approx(expected, rel=1e-5)
