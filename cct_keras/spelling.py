@@ -23,6 +23,10 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
     >>> suggest("mixip", ["mixup", "cutmix"]), suggest("photos", ["mixup"])
     ('Did you mean: mixup?', '')
+    >>> suggest("MIXUP", ["mixup"])
+    'Did you mean: mixup?'
     """
-    matches = difflib.get_close_matches(word, list(known), n=3)
+    by_letters = {name.lower(): name for name in known}
+    matches = difflib.get_close_matches(word.lower(), list(by_letters), n=3)
+    matches = [by_letters[match] for match in matches]
     return f"Did you mean: {', '.join(matches)}?" if matches else ""
