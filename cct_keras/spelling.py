@@ -23,6 +23,8 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
     >>> suggest("MixIp", ["mixup", "cutmix"]), suggest("photos", ["mixup"])
     ('Did you mean: mixup?', '')
+    >>> suggest("MIXUP", ["mixup"])
+    'Did you mean: mixup?'
     """
     # Somebody who writes Grad-CAM means gradcam.
     spellings = {}
