@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from cct_keras.models.architecture import Architecture
 from cct_keras.models.architecture import recognize_family
 from cct_keras.models.families import FAMILIES
+from cct_keras.models.families import known_heads
 
 
 def architecture_of(model) -> Architecture:
@@ -212,8 +213,8 @@ def undecayed_weights(model) -> list:
 def matrix_weights(model) -> dict[str, int]:
     """The weights that an optimizer of matrices can update.
 
-    These are the kernels of the tokenizer and of the blocks. Tables of tokens, what
-    pools them, and the head are none.
+    These are the kernels of the tokenizer, the blocks and the heads. Tables of tokens
+    and what pools them are none.
 
     Args:
         model: A model of this package.
@@ -227,9 +228,10 @@ def matrix_weights(model) -> dict[str, int]:
     >>> model = cct_keras.create_model("cct_2_3x2_32")
     >>> matrices = matrix_weights(model)
     >>> len(matrices), matrices["block_0/attention/qkv/kernel"]
-    (10, 3)
+    (11, 3)
     """
-    layers = [find_tokenizer(model), *encoder_blocks(model)]
+    heads = [layer for layer in model.layers if layer.name in known_heads()]
+    layers = [find_tokenizer(model), *encoder_blocks(model), *heads]
     return {
         variable.path: 3 if variable.path.endswith("/qkv/kernel") else 1
         for layer in layers

@@ -47,9 +47,9 @@ class Recipe(Augmentation):
         cooldown_epochs: Further epochs at `min_lr`, after the schedule.
         batch_size: Images in a training step.
         accumulate: Steps whose gradients are averaged into one update.
-        optimizer: `"adamw"`; `"muon"`, which updates the kernels of the tokenizer and
-            the blocks as matrices, and everything else as AdamW does; or `"sgd"` with
-            a Nesterov momentum of 0.9.
+        optimizer: `"adamw"`; `"muon"`, which updates the kernels of the tokenizer,
+            the blocks and the head as matrices, and everything else as AdamW does; or
+            `"sgd"` with a Nesterov momentum of 0.9.
         lr: Learning rate after the warmup.
         matrix_lr: Learning rate of the matrices of `"muon"` where that of everything
             else is `lr`; they rise and fall together.

@@ -44,9 +44,9 @@ class Muon(keras.optimizers.Muon):
     The update of a matrix is its momentum with all singular values near 1, times
     `matrix_lr` and, for matrices that are wider than high, the root of that ratio.
     `keras.optimizers.Muon` does so for weights of rank 2, with one rate for all. This
-    class is told which weights are matrices: kernels of convolutions, taken as
-    `(height * width * channels, filters)`, are some, the classifier is none, and a
-    kernel that computes query, key and value is three side by side.
+    class is told which weights are matrices: kernels of convolutions are some, taken as
+    `(height * width * channels, filters)`, tables of positions are none, and a kernel
+    that computes query, key and value is three side by side.
 
     Args:
         learning_rate: Rate or schedule of AdamW.

@@ -96,7 +96,6 @@ def test_what_a_recipe_updates_as_matrices():
     assert by_adamw == [
         "position_embedding/embeddings",
         "pool/attention/kernel",
-        "head/kernel",
     ]
     assert (optimizer.matrix_lr, optimizer.peak) == (0.03, 1e-3)
     assert optimizer.matrices["block_1/attention/qkv/kernel"] == 3
