@@ -46,7 +46,7 @@ def test_text_becomes_the_type_of_the_field():
         ({"activation": "silu"}, "`activation` must be one of auto, gelu, gelu_tanh"),
         ({"crop_scale": (1, 0.5)}, "`crop_scale` must be two areas"),
         ({"crop_scale": 3}, "`crop_scale` must be two numbers"),
-        ({"flip": "often"}, "`flip` must be a probability or 'auto'"),
+        ({"flip": "often"}, "`flip` must be a probability or one of auto, alt"),
         ({"variant": "cct_7_3x1"}, "unknown variant 'cct_7_3x1'. Did you mean"),
         ({"augment": "rand-m9-oops"}, "oops"),
         ({"augment": "auto-colour"}, "`augment` must be one of none, auto, auto-color"),
