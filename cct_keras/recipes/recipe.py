@@ -50,8 +50,8 @@ class Recipe(Augmentation):
         optimizer: `"adamw"`, or `"sgd"` with a Nesterov momentum of 0.9.
         lr: Learning rate after the warmup.
         min_lr: Learning rate at the end of the schedule.
-        schedule: How the learning rate falls after the warmup: `"cosine"`, `"step"`
-            or `"constant"`.
+        schedule: How the learning rate falls after the warmup: `"cosine"`, `"linear"`,
+            `"step"` or `"constant"`.
         per_step: Whether the learning rate changes with every step, not once an epoch.
         warmup_epochs: Epochs in which the learning rate rises; they count as part of
             `epochs`.
@@ -179,7 +179,7 @@ CHOICES = {
     "positional_embedding": ("auto", "learnable", "sine", "none"),
     "activation": ("auto", *ACTIVATIONS),
     "optimizer": ("adamw", "sgd"),
-    "schedule": ("cosine", "step", "constant"),
+    "schedule": ("cosine", "linear", "step", "constant"),
     "warmup": ("linear", "inverse"),
     "decay_exempt": ("vectors", "positions", "nothing"),
     "distill": (None, *DISTILL_KINDS),
