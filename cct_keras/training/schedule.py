@@ -12,9 +12,10 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
     At epoch t, while t is below `warmup_epochs`, the rate is
     `warmup_lr + t (lr - warmup_lr) / warmup_epochs`. After that it is
-    `min_lr + (lr - min_lr) (1 + cos(pi t / epochs)) / 2` for a cosine,
-    `lr * decay_rate ** floor(t / decay_epochs)` for steps, or on a line from `lr` after
-    the warmup to `min_lr`. From `epochs` on it is `min_lr`.
+    `min_lr + (lr - min_lr) (1 + cos(pi t / epochs)) / 2` for a cosine, or
+    `lr * decay_rate ** floor(t / decay_epochs)` for steps. A line falls from `lr` at
+    the end of the warmup to `min_lr` at `epochs`: a triangle with the warmup. From
+    `epochs` on it is `min_lr`.
 
     Args:
         lr: Rate after the warmup.
@@ -93,10 +94,11 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
         if self.kind == "step":
             steps = ops.floor(epoch / self.decay_epochs)
             return self.lr * ops.power(self.decay_rate, steps)
-        span = self.epochs
         if self.kind == "linear":
-            left = (span - epoch) / max(span - self.warmup_epochs, 1e-6)
-            return self.min_lr + (self.lr - self.min_lr) * left
+            span = max(self.epochs - self.warmup_epochs, 1e-6)
+            share = (self.epochs - epoch) / span
+            return self.min_lr + (self.lr - self.min_lr) * share
+        span = self.epochs
         if self.warmup == "inverse":
             epoch, span = epoch - self.warmup_epochs, span - self.warmup_epochs
         share = (1.0 + ops.cos(math.pi * epoch / max(span, 1e-6))) / 2.0

@@ -42,7 +42,7 @@ def test_text_becomes_the_type_of_the_field():
         ({"dropout": 5}, "`dropout` must be from 0 to 0.999"),
         ({"batch_size": True}, "`batch_size` must be int"),
         ({"mix_prob": 2}, "`mix_prob` must be from 0 to 1"),
-        ({"optimizer": "lion"}, "`optimizer` must be one of adamw, sgd"),
+        ({"optimizer": "lion"}, "`optimizer` must be one of adamw, muon, sgd"),
         ({"activation": "silu"}, "`activation` must be one of auto, gelu, gelu_tanh"),
         ({"crop_scale": (1, 0.5)}, "`crop_scale` must be two areas"),
         ({"crop_scale": 3}, "`crop_scale` must be two numbers"),
@@ -82,6 +82,12 @@ def test_a_recipe_is_frozen():
         ({"lora_rank": 2, "freeze": "body"}, "leaves nothing for `lora_rank`"),
         ({"distill": "hard"}, "`distill` needs a `teacher`. Received: distill='hard'"),
         ({"teacher_views": 2}, "`teacher_views` needs a `teacher`."),
+        ({"teacher_epochs": 2}, "`teacher_epochs` is for teacher='convnet'.*=None"),
+        (
+            {"teacher": "x.keras", "teacher_share": 0.5},
+            "`teacher_share` is for teacher='convnet'.*'x.keras'",
+        ),
+        ({"teacher": "convnet", "teacher_epochs": 0}, "`teacher_epochs` must be 1 or"),
         ({"teacher": "x", "distill": "firm"}, "`distill` must be one of hard, soft."),
         ({"teacher": "x", "distill_tau": 2}, "is for distill='soft'.*distill=None"),
         (

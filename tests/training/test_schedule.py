@@ -78,20 +78,18 @@ def test_constant():
 @pytest.mark.backend
 def test_a_triangle():
     schedule = WarmupSchedule(
-        1e-2,
+        0.5,
         epochs=10,
-        steps_per_epoch=4,
-        min_lr=2e-3,
+        steps_per_epoch=20,
+        min_lr=0.05,
         kind="linear",
-        warmup_epochs=2,
-        warmup_lr=0.0,
+        warmup_epochs=2.5,
+        warmup_lr=0.1,
         per_step=True,
     )
-    for epoch, step, expected in (
-        (1, 0, 5e-3),
-        (2, 0, 1e-2),
-        (6, 0, 6e-3),
-        (9, 2, 2.5e-3),
-        (10, 0, 2e-3),
-    ):
-        assert rate(schedule, epoch, step) == pytest.approx(expected, rel=1e-5)
+    for step in range(50):
+        assert float(schedule(step)) == pytest.approx(0.1 + 0.4 * step / 50)
+    for step in range(50, 200):
+        expected = 0.5 - 0.45 * (step - 50) / 150
+        assert float(schedule(step)) == pytest.approx(expected, rel=1e-5)
+    assert float(schedule(200)) == pytest.approx(0.05)
