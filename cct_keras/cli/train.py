@@ -12,6 +12,7 @@ from cct_keras.cli.options import DATA_HELP
 from cct_keras.cli.options import add_data_dir
 from cct_keras.cli.options import add_image_size
 from cct_keras.cli.options import add_seed
+from cct_keras.cli.options import add_split_seed
 from cct_keras.cli.options import add_variant
 from cct_keras.cli.options import check_variant
 from cct_keras.cli.quiet import import_keras_quietly
@@ -113,7 +114,8 @@ def add_parser(subparsers) -> None:
     )
     add_image_size(parser, default="that of the images or of the variant")
     add_data_dir(parser)
-    add_seed(parser, "the weights, the splits, the order and the augmentation")
+    add_seed(parser, "the weights, the order and the augmentation")
+    add_split_seed(parser)
     parser.add_argument(
         "--restart",
         action="store_true",
@@ -256,13 +258,14 @@ def run(arguments) -> None:
     common = {
         "image_size": arguments.image_size,
         "data_dir": arguments.data_dir,
-        "seed": arguments.seed,
     }
     if arguments.preview:
         from cct_keras.report.preview import write_preview
         from cct_keras.training.load import load_training_data
 
-        data = load_training_data(arguments.data, recipe, **common)
+        data = load_training_data(
+            arguments.data, recipe, seed=arguments.split_seed, **common
+        )
         path = out / "preview.png"
         print(write_preview(path, data, recipe, seed=arguments.seed))
         return
@@ -271,6 +274,8 @@ def run(arguments) -> None:
         recipe=recipe,
         weights=weights,
         out=out,
+        seed=arguments.seed,
+        split_seed=arguments.split_seed,
         jit=arguments.jit,
         devices=arguments.devices,
         coordinator=arguments.coordinator,
