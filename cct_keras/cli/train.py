@@ -86,6 +86,32 @@ def add_parser(subparsers) -> None:
         "listed below by topic, with the value that it has in the recipe `small`.",
     )
     parser.add_argument("data", help=DATA_HELP)
+    add_seed(parser, "the weights, the order and the augmentation")
+    parser.add_argument(
+        "--out",
+        type=pathlib.Path,
+        metavar="FOLDER",
+        help="folder of the run (default: runs/DATA-VARIANT-RECIPE)",
+    )
+    parser.add_argument(
+        "--preview",
+        action="store_true",
+        help="do not train; only write a picture of what the model would see",
+    )
+    group = add_training_options(parser)
+    _add_machines(group)
+    parser.set_defaults(run=run)
+
+
+def add_training_options(parser: argparse.ArgumentParser):
+    """Adds what a study takes, too: all options but those of a single run.
+
+    Args:
+        parser: The parser of a command.
+
+    Returns:
+        The group of the options about devices.
+    """
     add_variant(parser, default="that of the recipe or of the weights")
     parser.add_argument(
         "--recipe",
@@ -106,15 +132,8 @@ def add_parser(subparsers) -> None:
         ".weights.h5 or PyTorch file, hf://user/repo, or a run folder (default: random "
         "weights)",
     )
-    parser.add_argument(
-        "--out",
-        type=pathlib.Path,
-        metavar="FOLDER",
-        help="folder of the run (default: runs/DATA-VARIANT-RECIPE)",
-    )
     add_image_size(parser, default="that of the images or of the variant")
     add_data_dir(parser)
-    add_seed(parser, "the weights, the order and the augmentation")
     add_split_seed(parser)
     parser.add_argument(
         "--restart",
@@ -124,15 +143,10 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "--quiet", action="store_true", help="show no progress (default: show it)"
     )
-    parser.add_argument(
-        "--preview",
-        action="store_true",
-        help="do not train; only write a picture of what the model would see",
-    )
-    _add_devices(parser)
+    group = _add_devices(parser)
     _add_teacher(parser)
     _add_recipe_fields(parser)
-    parser.set_defaults(run=run)
+    return group
 
 
 def _add_devices(parser):
@@ -148,6 +162,10 @@ def _add_devices(parser):
         help="number of devices of this machine that share every batch, or `all`; "
         "TensorFlow and JAX only (default: 1)",
     )
+    return group
+
+
+def _add_machines(group):
     group.add_argument(
         "--coordinator",
         metavar="ADDRESS:PORT",
@@ -240,7 +258,7 @@ def _field_text(text, value):
 def run(arguments) -> None:
     """Trains, or writes a preview."""
     check_variant(arguments.variant)
-    fields = _recipe_fields(arguments)
+    fields = recipe_fields(arguments)
     if arguments.weights is None or arguments.variant is not None:
         # Refuses a misspelled recipe or a bad value before Keras is imported. Otherwise
         # the weights decide the variant, which decides what is a good value.
@@ -289,7 +307,8 @@ def run(arguments) -> None:
     )
 
 
-def _recipe_fields(arguments):
+def recipe_fields(arguments: argparse.Namespace) -> dict:
+    """The fields of the recipe that were given as options."""
     fields = {
         name: value
         for name, value in vars(arguments).items()

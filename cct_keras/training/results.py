@@ -21,12 +21,12 @@ from cct_keras.recipes.run_settings import recipe_settings
 from cct_keras.report.mistakes_page import MISTAKES_PAGE
 from cct_keras.report.mistakes_page import write_mistakes
 from cct_keras.report.page import write_report
+from cct_keras.run_files import METRICS
+from cct_keras.run_files import REPORT
 from cct_keras.training.build import precision_policy
 from cct_keras.training.callbacks import Record
 from cct_keras.training.callbacks import duration
 from cct_keras.training.load import Job
-from cct_keras.training.run_files import METRICS
-from cct_keras.training.run_files import REPORT
 from cct_keras.training.run_folder import LAST_MODEL
 from cct_keras.training.run_folder import RunFolder
 

@@ -22,14 +22,14 @@ from cct_keras.recipes.run_settings import SPLIT_SEED
 from cct_keras.recipes.run_settings import differing_settings
 from cct_keras.recipes.run_settings import recorded_split_seed
 from cct_keras.report.mistakes_page import MISTAKES_PAGE
-from cct_keras.training.run_files import HISTORY
-from cct_keras.training.run_files import METRICS
-from cct_keras.training.run_files import PREDICTIONS
-from cct_keras.training.run_files import REPORT
-from cct_keras.training.run_files import SETTINGS
-from cct_keras.training.run_files import read_history
-from cct_keras.training.run_files import read_json
-from cct_keras.training.run_files import read_predictions
+from cct_keras.run_files import HISTORY
+from cct_keras.run_files import METRICS
+from cct_keras.run_files import PREDICTIONS
+from cct_keras.run_files import REPORT
+from cct_keras.run_files import SETTINGS
+from cct_keras.run_files import read_history
+from cct_keras.run_files import read_json
+from cct_keras.run_files import read_predictions
 
 LAST_MODEL = "last.keras"
 SNAPSHOTS = "snapshots"
@@ -136,8 +136,12 @@ class RunFolder:
             self.write_json(SETTINGS, settings)
         return self.is_complete()
 
-    def _check_weights_remain(self, weights):
-        """Refuses to throw away the weights from which the run starts."""
+    def check_weights_remain(self, weights) -> None:
+        """Refuses to throw away the weights from which the run starts.
+
+        Args:
+            weights: What the run starts from, or `None`.
+        """
         if weights is None:
             return
         file = pathlib.Path(weights)
@@ -187,7 +191,7 @@ class RunFolder:
             weights: Weights from which the next run starts. If they are in the folder,
                 an error says so.
         """
-        self._check_weights_remain(weights)
+        self.check_weights_remain(weights)
         for name in (SETTINGS, *OWN_FILES):
             path = self.path / name
             if path.is_dir():

@@ -53,8 +53,8 @@ def test_defaults(train):
 
 
 def test_settings(train):
-    flags = "--out a --image-size 16 24 --data-dir b --seed 3 --split-seed 4 --no-jit --devices all"
-    flags += " --restart --quiet"
+    flags = "--out a --image-size 16 24 --data-dir b --seed 3 --no-jit --devices all"
+    flags += " --split-seed 4 --restart --quiet"
     _, keywords = arguments_of(train, "my photos", *flags.split())
     del keywords["recipe"]
     assert shlex.split(keywords.pop("command"))[2] == "my photos"
