@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 
 from cct_keras.errors import RunError
+from cct_keras.recipes.run_settings import EARLIER
 from cct_keras.run_files import METRICS
 from cct_keras.studies.comparison import Comparison
 from cct_keras.studies.finished import FinishedRun
@@ -125,10 +126,14 @@ def _group(runs):
 
 
 def _key(run):
-    settings = {k: v for k, v in run.settings.items() if k not in OF_SPLITS}
-    # What a later version records may be missing from an earlier one.
+    settings = {k: v for k, v in _settings_of(run).items() if k not in OF_SPLITS}
     settings = {k: v for k, v in settings.items() if v is not None}
     return json.dumps(settings, sort_keys=True)
+
+
+def _settings_of(run):
+    """Its settings, and what it had that was recorded only later."""
+    return {**EARLIER, **run.settings}
 
 
 def _by_data(group):
@@ -148,7 +153,7 @@ def _differing(groups):
     """By the name of each setting that differs between the groups, their values."""
     if len(groups) == 1:
         return {}
-    firsts = [group[0].settings for group in groups]
+    firsts = [_settings_of(group[0]) for group in groups]
     names = dict.fromkeys(
         name for first in firsts for name in first if name not in OF_SPLITS
     )

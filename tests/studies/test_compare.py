@@ -33,6 +33,7 @@ def write_run(folder, top1=0.8, seed=0, *, older=False, images="a", **settings):
         "fingerprint": f"all-{images}",
         "seed": seed,
         "split_seed": 0,
+        "activation": "gelu",
         **settings,
     }
     metrics = {
@@ -43,7 +44,8 @@ def write_run(folder, top1=0.8, seed=0, *, older=False, images="a", **settings):
         "test_fingerprint": f"test-{images}",
     }
     if older:
-        del recorded["split_seed"], metrics["test_fingerprint"]
+        del recorded["split_seed"], recorded["activation"]
+        del metrics["test_fingerprint"]
     else:
         labels = np.zeros(IMAGES, int)
         np.savez(
@@ -149,6 +151,9 @@ def test_runs_of_earlier_versions(tmp_path):
     assert found.table[1]["pairs"] == 2
     assert found.table[1]["images_p"] is None
     assert "split seeds 0, 1" in found.warnings[0]
+    # Activations came later; all had GELU.
+    write_run(tmp_path / "c", 0.9, seed=2, lr=0.1, images="split-0")
+    assert list(cct_keras.compare(tmp_path).settings) == ["lr"]
 
 
 def test_folds_are_a_group_without_a_warning(tmp_path):

@@ -206,7 +206,7 @@ with tiny_variants(), eager():
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("line", ["epoch 1/2", "run 2 of 4", "run 4 of 4"])
+@pytest.mark.parametrize("line", ["epoch 1/2", "run 4 of 4"])
 def test_a_killed_study_ends_as_an_undisturbed_one(longer, whole, tmp_path, line):
     found = longer
     settings = {**PLAIN, "seeds": 2, "tries": RATES, "epochs": 2}
@@ -225,7 +225,7 @@ def test_a_killed_study_ends_as_an_undisturbed_one(longer, whole, tmp_path, line
                 break
         process.send_signal(signal.SIGKILL)
     before = stamps(tmp_path)
-    assert len(before) == {"epoch 1/2": 0, "run 2 of 4": 1, "run 4 of 4": 3}[line]
+    assert len(before) == {"epoch 1/2": 0, "run 4 of 4": 3}[line]
     resumed = study(whole, tmp_path, **settings)
     assert {path: stamps(tmp_path)[path] for path in before} == before
     for run, undisturbed in zip(resumed.runs, found.runs, strict=True):
