@@ -51,6 +51,10 @@ class RunError(CCTKerasError, RuntimeError):
     """A training run that cannot go on."""
 
 
+class DivergedError(RunError):
+    """A training run whose loss is not a number any more."""
+
+
 class MissingPackageError(CCTKerasError, ImportError):
     """A package that is needed here and not installed."""
 

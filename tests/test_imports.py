@@ -24,6 +24,7 @@ LEAVES = {
     "model_files",
     "notes",
     "quiet",
+    "run_files",
     "spelling",
 }
 MODELS = {"models", "layers", "kernels"}
@@ -58,6 +59,7 @@ ALLOWED = {
         *STORED,
     },
     "publishing": {"training", "inference", "recipes", *STORED},
+    "studies": {"training", "drawing", "recipes", *STORED},
     "benchmarking": {"training", "finetuning", "inference", "recipes", *STORED},
     # The public face: the table of names and what Keras has to know.
     "registration": {"layers", "finetuning", "distillation", "training"},

@@ -18,6 +18,8 @@ COMMANDS = (
     "list",
     "summary",
     "train",
+    "study",
+    "compare",
     "probe",
     "evaluate",
     "predict",

@@ -45,6 +45,18 @@ def add_seed(parser: argparse.ArgumentParser, what: str) -> None:
     )
 
 
+def add_split_seed(parser: argparse.ArgumentParser) -> None:
+    """Adds `--split-seed`."""
+    parser.add_argument(
+        "--split-seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="seed by which splits are cut off that the data lack; the same one tests "
+        "on the same images (default: 0)",
+    )
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Adds `--json`."""
     parser.add_argument(

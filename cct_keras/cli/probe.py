@@ -8,7 +8,7 @@ from cct_keras.atomic_file import atomic_file
 from cct_keras.cli.options import DATA_HELP
 from cct_keras.cli.options import add_data_dir
 from cct_keras.cli.options import add_image_size
-from cct_keras.cli.options import add_seed
+from cct_keras.cli.options import add_split_seed
 from cct_keras.cli.options import add_variant
 from cct_keras.cli.options import check_variant
 from cct_keras.cli.printing import accuracy_text
@@ -58,7 +58,7 @@ def add_parser(subparsers) -> None:
     )
     add_image_size(parser, default="that of `train` for these data, at most 384")
     add_data_dir(parser)
-    add_seed(parser, "the splits")
+    add_split_seed(parser)
     parser.add_argument(
         "--no-cache",
         dest="cache",
@@ -87,7 +87,7 @@ def run(arguments) -> None:
         features=arguments.features,
         image_size=arguments.image_size,
         data_dir=arguments.data_dir,
-        seed=arguments.seed,
+        split_seed=arguments.split_seed,
         cache=arguments.cache,
         verbose=True,
         log=lambda line: print(arguments.speak(line), flush=True),

@@ -12,6 +12,7 @@ from cct_keras.cli.options import DATA_HELP
 from cct_keras.cli.options import add_data_dir
 from cct_keras.cli.options import add_image_size
 from cct_keras.cli.options import add_seed
+from cct_keras.cli.options import add_split_seed
 from cct_keras.cli.options import add_variant
 from cct_keras.cli.options import check_variant
 from cct_keras.cli.quiet import import_keras_quietly
@@ -92,6 +93,32 @@ def add_parser(subparsers) -> None:
         "listed below by topic, with the value that it has in the recipe `small`.",
     )
     parser.add_argument("data", help=DATA_HELP)
+    add_seed(parser, "the weights, the order and the augmentation")
+    parser.add_argument(
+        "--out",
+        type=pathlib.Path,
+        metavar="FOLDER",
+        help="folder of the run (default: runs/DATA-VARIANT-RECIPE)",
+    )
+    parser.add_argument(
+        "--preview",
+        action="store_true",
+        help="do not train; only write a picture of what the model would see",
+    )
+    group = add_training_options(parser)
+    _add_machines(group)
+    parser.set_defaults(run=run)
+
+
+def add_training_options(parser: argparse.ArgumentParser):
+    """Adds what a study takes, too: all options but those of a single run.
+
+    Args:
+        parser: The parser of a command.
+
+    Returns:
+        The group of the options about devices.
+    """
     add_variant(parser, default="that of the recipe or of the weights")
     parser.add_argument(
         "--recipe",
@@ -112,15 +139,9 @@ def add_parser(subparsers) -> None:
         ".weights.h5 or PyTorch file, hf://user/repo, or a run folder (default: random "
         "weights)",
     )
-    parser.add_argument(
-        "--out",
-        type=pathlib.Path,
-        metavar="FOLDER",
-        help="folder of the run (default: runs/DATA-VARIANT-RECIPE)",
-    )
     add_image_size(parser, default="that of the images or of the variant")
     add_data_dir(parser)
-    add_seed(parser, "the weights, the splits, the order and the augmentation")
+    add_split_seed(parser)
     parser.add_argument(
         "--restart",
         action="store_true",
@@ -129,15 +150,10 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "--quiet", action="store_true", help="show no progress (default: show it)"
     )
-    parser.add_argument(
-        "--preview",
-        action="store_true",
-        help="do not train; only write a picture of what the model would see",
-    )
-    _add_devices(parser)
+    group = _add_devices(parser)
     _add_teacher(parser)
     _add_recipe_fields(parser)
-    parser.set_defaults(run=run)
+    return group
 
 
 def _add_devices(parser):
@@ -153,6 +169,10 @@ def _add_devices(parser):
         help="number of devices of this machine that share every batch, or `all`; "
         "TensorFlow and JAX only (default: 1)",
     )
+    return group
+
+
+def _add_machines(group):
     group.add_argument(
         "--coordinator",
         metavar="ADDRESS:PORT",
@@ -246,7 +266,7 @@ def _field_text(text, value):
 def run(arguments) -> None:
     """Trains, or writes a preview."""
     check_variant(arguments.variant)
-    fields = _recipe_fields(arguments)
+    fields = recipe_fields(arguments)
     if arguments.weights is None or arguments.variant is not None:
         # Refuses a misspelled recipe or a bad value before Keras is imported. Otherwise
         # the weights decide the variant, which decides what is a good value.
@@ -264,13 +284,14 @@ def run(arguments) -> None:
     common = {
         "image_size": arguments.image_size,
         "data_dir": arguments.data_dir,
-        "seed": arguments.seed,
     }
     if arguments.preview:
         from cct_keras.report.preview import write_preview
         from cct_keras.training.load import load_training_data
 
-        data = load_training_data(arguments.data, recipe, **common)
+        data = load_training_data(
+            arguments.data, recipe, seed=arguments.split_seed, **common
+        )
         path = out / "preview.png"
         print(write_preview(path, data, recipe, seed=arguments.seed))
         return
@@ -279,6 +300,8 @@ def run(arguments) -> None:
         recipe=recipe,
         weights=weights,
         out=out,
+        seed=arguments.seed,
+        split_seed=arguments.split_seed,
         jit=arguments.jit,
         devices=arguments.devices,
         coordinator=arguments.coordinator,
@@ -292,7 +315,8 @@ def run(arguments) -> None:
     )
 
 
-def _recipe_fields(arguments):
+def recipe_fields(arguments: argparse.Namespace) -> dict:
+    """The fields of the recipe that were given as options."""
     fields = {
         name: value
         for name, value in vars(arguments).items()

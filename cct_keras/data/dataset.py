@@ -15,8 +15,10 @@ from cct_keras.data.inspection import inspect
 from cct_keras.data.pipeline import evaluation_pipeline
 from cct_keras.data.pipeline import padded_pipeline
 from cct_keras.data.pipeline import training_pipeline
+from cct_keras.data.raw import RawData
 from cct_keras.data.readers.table import read_source
 from cct_keras.data.sizes import LARGEST_NATIVE_SIZE
+from cct_keras.data.sizes import ImageShapes
 from cct_keras.data.sizes import as_size
 from cct_keras.data.sizes import choose_size
 from cct_keras.data.sizes import measure_images
@@ -77,8 +79,10 @@ class Dataset:
         test: Images in exactly `image_size`.
         fingerprint: Hash of all images and labels.
         cut: How splits that the source lacks were cut off: the shares `validation`
-            and `test`, and the `seed`.
+            and `test`, and the `seed`; for a fold of a cross-validation also the `fold`
+            and how many `folds` there are.
         notes: What a user should know: skipped files, cut splits, duplicates.
+        test_fingerprint: Hash of the test images and their labels.
 
     Example:
 
@@ -105,6 +109,7 @@ class Dataset:
     fingerprint: str
     cut: dict
     notes: tuple[str, ...]
+    test_fingerprint: str = ""
 
     @property
     def num_classes(self) -> int:
@@ -305,12 +310,8 @@ def load_data(
         cut["smallest"] = smallest_cut
     raw = cut_missing_splits(raw, **cut)
     raw, shapes = measure_images(raw)
-    if image_size is None:
-        image_size = _known_size(raw) or choose_size(shapes.sizes, default_size)
-    image_format = ImageFormat(
-        size=as_size(image_size, multiple),
-        channels=channels or shapes.channels,
-        crop=crop,
+    image_format = choose_format(
+        raw, shapes, image_size, default_size, multiple, channels, crop
     )
     digests = digest_images(raw)
     identity = fingerprint(raw, digests)
@@ -319,7 +320,7 @@ def load_data(
     if normalization is not None and len(normalization[0]) == image_format.channels:
         mean, std = map(tuple, normalization)
     else:
-        mean, std = _normalization(raw, images["train"], identity, image_format)
+        mean, std = find_normalization(raw, images["train"], identity, image_format)
     return Dataset(
         name=raw.name,
         class_names=raw.class_names,
@@ -332,6 +333,7 @@ def load_data(
         fingerprint=identity,
         cut=cut,
         notes=raw.notes,
+        test_fingerprint=fingerprint(raw, digests, ("test",)),
     )
 
 
@@ -399,11 +401,29 @@ def _as_split(images, raw):
     return Split(images, raw.labels, files)
 
 
-def _known_size(raw):
-    return None if raw.known is None else raw.known.image_size
+def choose_format(
+    raw: RawData,
+    shapes: ImageShapes,
+    image_size: int | tuple[int, int] | None,
+    default_size: int,
+    multiple: int,
+    channels: int | None,
+    crop: float,
+) -> ImageFormat:
+    """How a model sees the images of a data set; the arguments are of `load_data`."""
+    if image_size is None:
+        known = None if raw.known is None else raw.known.image_size
+        image_size = known or choose_size(shapes.sizes, default_size)
+    return ImageFormat(
+        size=as_size(image_size, multiple),
+        channels=channels or shapes.channels,
+        crop=crop,
+    )
 
 
-def _normalization(raw, images, identity, image_format):
+def find_normalization(
+    raw: RawData, images, identity: str, image_format: ImageFormat
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """The published mean and deviation of a known data set, or those of its images."""
     known, channels = raw.known, image_format.channels
     if known is not None and known.mean and len(known.mean) == channels:

@@ -45,15 +45,20 @@ def digest_images(raw: RawData) -> dict[str, list[bytes]]:
     }
 
 
-def fingerprint(raw: RawData, digests: dict[str, list[bytes]]) -> str:
+def fingerprint(
+    raw: RawData,
+    digests: dict[str, list[bytes]],
+    splits: tuple[str, ...] = ("train", "validation", "test"),
+) -> str:
     """Computes one hash of the names of the classes, all images and all labels.
 
     Args:
         raw: A data set with all three splits.
         digests: What `digest_images` returned for it.
+        splits: Names of the splits whose images and labels count.
     """
     total = hashlib.sha256(json.dumps(raw.class_names).encode())
-    for name in ("train", "validation", "test"):
+    for name in splits:
         total.update(b"".join(digests[name]))
         total.update(raw.splits[name].labels.astype("<i8").tobytes())
     return total.hexdigest()

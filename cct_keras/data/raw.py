@@ -74,3 +74,24 @@ class RawData:
     def with_notes(self, notes: Iterable[str]) -> "RawData":
         """Returns these data with further notes."""
         return dataclasses.replace(self, notes=(*self.notes, *notes))
+
+
+def concatenate(splits: list[RawSplit]) -> RawSplit:
+    """Puts the images of several splits one after the other.
+
+    Args:
+        splits: One split or more.
+
+    Example:
+
+    >>> split = RawSplit(np.zeros((2, 8, 8, 1), "uint8"), np.array([0, 1]))
+    >>> len(concatenate([split, split]))
+    4
+    """
+    if len(splits) == 1:
+        return splits[0]
+    labels = np.concatenate([split.labels for split in splits])
+    arrays = [split.images for split in splits if isinstance(split.images, np.ndarray)]
+    if len(arrays) == len(splits) and len({x.shape[1:] for x in arrays}) == 1:
+        return RawSplit(np.concatenate(arrays), labels)
+    return RawSplit([image for split in splits for image in split.images], labels)

@@ -1,7 +1,8 @@
 """Where the images of a split are: in memory, of one size or of many, or on disk.
 
 Each store has a length, a `size` and `channels`, gives image `i` as a NumPy array by
-`store[i]`, and as a tensor inside a tf.data graph by `store.tensor(index)`.
+`store[i]`, as a tensor inside a tf.data graph by `store.tensor(index)`, and some of its
+images by `store.select(indices)`.
 """
 
 import os
@@ -44,6 +45,10 @@ class ImageArray:
 
     def __getitem__(self, index):
         return self.array[index]
+
+    def select(self, indices: np.ndarray) -> "ImageArray":
+        """Returns a store of only some of the images."""
+        return ImageArray(self.array[indices])
 
     def tensor(self, index):
         """Returns one image, or the batch of several indices, as uint8."""
@@ -92,6 +97,10 @@ class RaggedImages:
     def __getitem__(self, index):
         shape, end = self.shapes[index], self._ends[index]
         return self._buffer[end - shape.prod() : end].reshape(shape)
+
+    def select(self, indices: np.ndarray) -> "RaggedImages":
+        """Returns a store of only some of the images."""
+        return RaggedImages([self[index] for index in indices])
 
     def tensor(self, index):
         """Returns one image as uint8."""
@@ -160,6 +169,16 @@ class ImageFiles:
                         print(f"skipped {error}", file=sys.stderr)
                         self.broken[path] = str(error)
         raise DataError(f"no file of the class of {self.paths[index]} can be read")
+
+    def select(self, indices: np.ndarray) -> "ImageFiles":
+        """Returns a store of only some of the images."""
+        return ImageFiles(
+            [self.paths[index] for index in indices],
+            self.labels[indices],
+            self.read,
+            channels=self.channels,
+            size=self.size,
+        )
 
     def tensor(self, index):
         """Returns one image as uint8."""

@@ -148,8 +148,8 @@ def convnet(
     Args:
         inputs: Symbolic tensor of normalized images, of known height and width.
         num_classes: Number of classes.
-        widths: Filters of the groups, by default `WIDTHS`. There are as many groups as the image needs;
-            those that have no width of their own take the last one.
+        widths: Filters of the groups, by default `WIDTHS`. There are as many groups as
+            the image needs; those that have no width of their own take the last one.
         norm_momentum: Momentum of the moving averages of the normalizations.
         both_sides: Whether the logits are the mean of those of the image and of its
             mirror image.

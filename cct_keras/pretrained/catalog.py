@@ -144,6 +144,7 @@ class Provenance(NamedTuple):
         top1_ci95: 95 % interval of the accuracy, in percent.
         train: The command that trains it again.
         check: The command that measures its accuracy again.
+        split_seed: Seed of the splits, where the data set lacks them.
     """
 
     data: str
@@ -157,6 +158,7 @@ class Provenance(NamedTuple):
     top1_ci95: tuple[float, float]
     train: str
     check: str
+    split_seed: int = 0
 
 
 class Weights(NamedTuple):

@@ -164,7 +164,7 @@ class WeightSource:
             settings["trained_on"] = {
                 "name": made.data,
                 "fingerprint": made.fingerprint,
-                "cut": {"validation": 0.1, "test": 0.15, "seed": made.seed},
+                "cut": {"validation": 0.1, "test": 0.15, "seed": made.split_seed},
             }
         return settings
 

@@ -12,6 +12,7 @@ from cct_keras.models.architecture import Architecture
 from cct_keras.publishing.retraining import find_base
 from cct_keras.publishing.retraining import training_command
 from cct_keras.publishing.retraining import without_folder
+from cct_keras.recipes.run_settings import recorded_split_seed
 
 MOST_CLASSES = 50
 NO_LICENSE = (
@@ -253,6 +254,7 @@ def _training(facts):
         ("epochs", f"{metrics['epochs']}, the best was number {best}"),
         ("time", f"{metrics['seconds'] / 60:.1f} minutes"),
         ("seed", settings.get("seed")),
+        ("split seed", recorded_split_seed(settings)),
         ("backend", settings.get("backend")),
     ]
     command = shlex.join(training_command(settings))

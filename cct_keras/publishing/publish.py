@@ -35,8 +35,8 @@ from cct_keras.pretrained.source import RUN_MODEL
 from cct_keras.pretrained.source import open_weights
 from cct_keras.publishing.card import Facts
 from cct_keras.publishing.card import write_card
-from cct_keras.training.run_folder import METRICS
-from cct_keras.training.run_folder import SETTINGS
+from cct_keras.run_files import METRICS
+from cct_keras.run_files import SETTINGS
 
 SAFETENSORS = "model.safetensors"
 CARD = "README.md"

@@ -8,6 +8,7 @@ from cct_keras.hub import is_hub
 from cct_keras.recipes.recipe import FIELDS
 from cct_keras.recipes.rows import RECIPES
 from cct_keras.recipes.rows import find_recipe
+from cct_keras.recipes.run_settings import recorded_split_seed
 
 # What the command says by options of its own, or not at all.
 OWN_OPTIONS = ("variant", "weights", "teacher", "image_size", "epochs", "about")
@@ -68,6 +69,8 @@ def training_command(settings: Mapping) -> list[str]:
     """
     recipe, differing = find_base(settings)
     words = ["cct-keras", "train", str(settings["data"])]
+    if settings.get("folds"):
+        words = ["cct-keras", "study", words[2], "--folds", str(settings["folds"])]
     if settings.get("variant") is not None:
         words += ["--variant", settings["variant"]]
     words += ["--recipe", recipe, "--epochs", str(settings["epochs"])]
@@ -78,7 +81,10 @@ def training_command(settings: Mapping) -> list[str]:
         words += ["--image-size", *_texts(settings["image_size"])]
     for name, value in differing.items():
         words += [f"--{name.replace('_', '-')}", *_texts(value)]
-    return [*words, "--seed", str(settings.get("seed", 0))]
+    words += ["--seed", str(settings.get("seed", 0))]
+    if recorded_split_seed(settings):
+        words += ["--split-seed", str(recorded_split_seed(settings))]
+    return words
 
 
 def without_folder(source: str) -> str:

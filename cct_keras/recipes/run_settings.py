@@ -2,12 +2,18 @@
 
 import dataclasses
 
+from cct_keras.recipes.recipe import FIELDS
 from cct_keras.recipes.recipe import Recipe
 
 # They change neither what is trained nor the result.
 NOT_COMPARED = ("about", "remat")
-# What runs had that were recorded before there was such a setting; otherwise `None`.
-EARLIER = {"activation": "gelu", "matrix_lr": 0.02}
+# What runs had that were recorded before there was such a setting; otherwise `None`. A
+# field that a recipe gets later does by default what was done before.
+EARLIER = {name: field.default for name, field in FIELDS.items()}
+# Recipes leave it to the weights, runs record what these say.
+EARLIER["activation"] = "gelu"
+# Of runs that were recorded without it, the fingerprint of the data tells the splits.
+SPLIT_SEED = "split_seed"
 
 
 def recipe_settings(recipe: Recipe) -> dict:
@@ -26,6 +32,24 @@ def recipe_settings(recipe: Recipe) -> dict:
     """
     fields = dataclasses.asdict(recipe)
     return {name: value for name, value in fields.items() if name not in NOT_COMPARED}
+
+
+def recorded_split_seed(settings: dict) -> int:
+    """The seed of the splits of a recorded run.
+
+    Earlier versions recorded none: their runs had one seed for everything.
+
+    Args:
+        settings: Settings by name, as a run recorded them.
+
+    Example:
+
+    >>> recorded_split_seed({"seed": 3, "split_seed": 0})
+    0
+    >>> recorded_split_seed({"seed": 3})
+    3
+    """
+    return settings.get(SPLIT_SEED, settings.get("seed", 0))
 
 
 def differing_settings(before: dict, after: dict, length: int = 300) -> str:
@@ -48,6 +72,8 @@ def differing_settings(before: dict, after: dict, length: int = 300) -> str:
     >>> differing_settings({"lr": 0.1, "ema": 0.9}, {"lr": 0.2, "ema": 0.9})
     'lr 0.1 -> 0.2'
     """
+    if not (SPLIT_SEED in before and SPLIT_SEED in after):
+        before, after = (_without_split_seed(x) for x in (before, after))
     before, after = (
         {**dict.fromkeys({*before, *after}), **EARLIER, **settings}
         for settings in (before, after)
@@ -58,3 +84,7 @@ def differing_settings(before: dict, after: dict, length: int = 300) -> str:
         if before[name] != after[name]
     )
     return text if len(text) <= length else text[: length - 3] + "..."
+
+
+def _without_split_seed(settings):
+    return {name: value for name, value in settings.items() if name != SPLIT_SEED}

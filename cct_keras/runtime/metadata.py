@@ -229,8 +229,15 @@ def _is_class_names(value):
 
 def _is_cut(value):
     needed = {"validation", "test", "seed"}
-    if not isinstance(value, dict) or set(value) - {"smallest"} != needed:
+    further = {"smallest", "fold", "folds"}
+    if not isinstance(value, dict) or set(value) - further != needed:
         return False
+    if "fold" in value or "folds" in value:
+        fold, folds = value.get("fold"), value.get("folds")
+        if not (
+            _is_integer(fold) and _is_integer(folds) and 1 <= fold <= folds < 2**32
+        ):
+            return False
     shares = (value["validation"], value["test"])
     numbers = (value["seed"], value.get("smallest", 0))
     return all(map(_is_number, shares)) and all(map(_is_seed, numbers))

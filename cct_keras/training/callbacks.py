@@ -14,6 +14,7 @@ import keras
 import numpy as np
 
 from cct_keras.distributed.devices import Devices
+from cct_keras.errors import DivergedError
 from cct_keras.errors import RunError
 from cct_keras.training.run_folder import RunFolder
 from cct_keras.training.run_folder import read_snapshot
@@ -233,7 +234,7 @@ class StopOnNaN(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         loss = float((logs or {}).get("loss", 0.0))
         if not math.isfinite(loss):
-            raise RunError(
+            raise DivergedError(
                 f"the loss is {loss} at epoch {self.epoch + 1}, step {batch + 1}. "
                 f"Try {self.advice}"
             )
@@ -242,7 +243,7 @@ class StopOnNaN(keras.callbacks.Callback):
         # What the last step of an epoch has spoiled shows only in the validation.
         loss = float((logs or {}).get("loss", 0.0))
         if not math.isfinite(loss):
-            raise RunError(
+            raise DivergedError(
                 f"the validation loss is {loss} after epoch {self.epoch + 1}. "
                 f"Try {self.advice}"
             )

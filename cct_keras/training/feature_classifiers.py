@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cct_keras.data.splits import deal_folds
+
 # Inverse strengths of the penalty, for features of unit variance.
 PENALTIES = tuple(10.0**k for k in range(-4, 3))
 # How many neighbors may vote, and the temperature of their votes, as DINO has it.
@@ -61,15 +63,7 @@ def make_folds(labels: np.ndarray, folds: int, seed: int = 0) -> list[tuple]:
     >>> [held_out.tolist() for _, held_out in make_folds(np.array([0, 1, 0]), 5)]
     [[0], [2]]
     """
-    generator = np.random.default_rng(seed)
-    fold = np.full(len(labels), -1)
-    dealt = 0
-    for label in np.unique(labels):
-        members = generator.permutation(np.flatnonzero(labels == label))
-        if len(members) > 1:
-            # Dealt on where the class before ended, so that the folds are even.
-            fold[members] = (dealt + np.arange(len(members))) % folds
-            dealt += len(members)
+    fold = deal_folds(labels, folds, seed)
     return [
         (np.flatnonzero(fold != number), np.flatnonzero(fold == number))
         for number in range(folds)

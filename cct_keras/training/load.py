@@ -70,6 +70,8 @@ class Job:
             "mean": self.data.mean,
             "std": self.data.std,
             "seed": self.seed,
+            "split_seed": self.data.cut.get("seed"),
+            **{k: v for k, v in self.data.cut.items() if k in ("fold", "folds")},
             "backend": keras.config.backend(),
             # The recipe has the path of a teacher, where another model may be by now.
             "teacher_name": self.teacher and self.teacher.name,
@@ -96,6 +98,7 @@ def load_job(
     image_size: int | tuple[int, int] | None = None,
     data_dir=None,
     seed: int = 0,
+    split_seed: int = 0,
     devices: Devices | None = None,
     verbose: bool = False,
     log: Callable[[str], None] | None = None,
@@ -112,6 +115,7 @@ def load_job(
         image_size: Side, or height and width, of the model's images.
         data_dir: Where tensorflow-datasets keeps prepared data.
         seed: Seed of the run.
+        split_seed: Seed of the splits that are cut off.
         devices: The devices that compute. If something is wrong, the other machines
             are told.
         verbose: Whether to show the progress.
@@ -130,7 +134,7 @@ def load_job(
         source = open_start(recipe, source, recorded)
         teacher = load_teacher(teacher, recipe)
         data = load_training_data(
-            data, recipe, image_size=image_size, data_dir=data_dir, seed=seed
+            data, recipe, image_size=image_size, data_dir=data_dir, seed=split_seed
         )
         data, recipe = match_weights(data, recipe, source, recorded)
         devices.check(recipe, len(data.train))
@@ -275,6 +279,7 @@ def load_training_data(
     image_size: int | tuple[int, int] | None = None,
     data_dir=None,
     seed: int = 0,
+    load: Callable = load_data,
 ) -> Dataset:
     """Loads data in the image size that suits the variant of a recipe.
 
@@ -284,9 +289,10 @@ def load_training_data(
         image_size: Side, or height and width, of the model's images.
         data_dir: Where tensorflow-datasets keeps prepared data.
         seed: Seed of the splits that are cut off.
+        load: What loads the data, with the arguments of `load_data`.
 
     Returns:
-        A `Dataset`.
+        A `Dataset`, or what `load` returns.
 
     Example:
 
@@ -301,6 +307,7 @@ def load_training_data(
         crop=recipe.eval_crop,
         seed=seed,
         data_dir=data_dir,
+        load=load,
     )
 
 
@@ -311,6 +318,7 @@ def load_suitable_data(
     *,
     image_size: int | tuple[int, int] | None = None,
     largest_default: int | None = None,
+    load: Callable = load_data,
     **settings,
 ) -> Dataset:
     """Loads data in the image size that suits an architecture.
@@ -321,6 +329,7 @@ def load_suitable_data(
         name: What errors call it.
         image_size: Side, or height and width, of the model's images.
         largest_default: A larger default size than this becomes one of 16 x 16 tokens.
+        load: What loads the data, with the arguments of `load_data`.
         **settings: Further arguments of `load_data`.
 
     Returns:
@@ -341,7 +350,7 @@ def load_suitable_data(
     if default_size <= 64 or default_size > (largest_default or default_size):
         # The models for 32 pixels take larger images in a size of 16 x 16 tokens.
         default_size = 16 * (multiple if patches else 2**architecture.num_stages)
-    return load_data(
+    return load(
         data,
         image_size=image_size,
         default_size=default_size,
@@ -351,7 +360,7 @@ def load_suitable_data(
 
 
 def _check_loaded_size(data, image_size, multiple, variant):
-    if image_size is not None and as_size(image_size) != data.image_size:
+    if image_size is not None and as_size(image_size, multiple) != data.image_size:
         raise DataError(
             f"the data are loaded at {data.image_size}; give `image_size` to "
             f"`load_data` instead. Received: image_size={image_size!r}"

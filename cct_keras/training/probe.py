@@ -69,7 +69,7 @@ def linear_probe(
     features: str | None = None,
     image_size: int | tuple[int, int] | None = None,
     data_dir=None,
-    seed: int = 0,
+    split_seed: int = 0,
     penalties: tuple[float, ...] = PENALTIES,
     cache: bool = True,
     verbose: bool = False,
@@ -100,7 +100,7 @@ def linear_probe(
             head of the weights reads, or would read.
         image_size: Side, or height and width, of the model's images.
         data_dir: Where tensorflow-datasets keeps prepared data.
-        seed: Seed of the splits.
+        split_seed: Seed of the splits, as that of `train`.
         penalties: Inverse strengths of the penalty to choose from.
         cache: Whether to look for the features in the cache, and to keep them there.
         verbose: Whether to show what is done, and how long it takes.
@@ -135,7 +135,13 @@ def linear_probe(
     else:
         _check_told(source)
     data = _load(
-        data, architecture, source, variant, image_size, data_dir=data_dir, seed=seed
+        data,
+        architecture,
+        source,
+        variant,
+        image_size,
+        data_dir=data_dir,
+        seed=split_seed,
     )
     with collected_notes() as notes:
         model, read = _build(data, source, variant, features)

@@ -21,13 +21,13 @@ from cct_keras.recipes.run_settings import recipe_settings
 from cct_keras.report.mistakes_page import MISTAKES_PAGE
 from cct_keras.report.mistakes_page import write_mistakes
 from cct_keras.report.page import write_report
+from cct_keras.run_files import METRICS
+from cct_keras.run_files import REPORT
 from cct_keras.training.build import precision_policy
 from cct_keras.training.callbacks import Record
 from cct_keras.training.callbacks import duration
 from cct_keras.training.load import Job
 from cct_keras.training.run_folder import LAST_MODEL
-from cct_keras.training.run_folder import METRICS
-from cct_keras.training.run_folder import REPORT
 from cct_keras.training.run_folder import RunFolder
 
 # Recipe fields that a report shows even if they have their default values.
@@ -76,6 +76,7 @@ def measure_run(
         "variant": recipe.variant,
         "data": data.name,
         "fingerprint": data.fingerprint,
+        "test_fingerprint": data.test_fingerprint,
     }
     if job.lesson is not None:
         metrics["teacher"] = job.lesson[0]
@@ -129,6 +130,7 @@ def save_results(
         save_weights_as_model(folder, final, record.last, LAST_MODEL)
         save_weights_as_model(folder, final, record.best, RUN_MODEL)
         folder.write_history(record.history)
+        folder.write_predictions(data.test.labels, probabilities.argmax(1))
         write_report(
             folder.path / REPORT,
             title=f"{job.recipe.variant} on {data.name}",
@@ -224,6 +226,7 @@ def _facts(job, command):
         "std": ", ".join(f"{value:.4f}" for value in data.std),
         "image size": f"{height} x {width}",
         "seed": str(job.seed),
+        "split seed": str(data.cut.get("seed")),
         **{
             f"recipe: {name}": str(value)
             for name, value in recipe_settings(recipe).items()

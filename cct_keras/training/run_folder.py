@@ -6,7 +6,6 @@ spoil what was there before.
 """
 
 import contextlib
-import csv
 import json
 import pathlib
 import shutil
@@ -19,19 +18,25 @@ from cct_keras.atomic_file import atomic_file
 from cct_keras.distributed.devices import Devices
 from cct_keras.errors import RunError
 from cct_keras.pretrained.source import RUN_MODEL
+from cct_keras.recipes.run_settings import SPLIT_SEED
 from cct_keras.recipes.run_settings import differing_settings
+from cct_keras.recipes.run_settings import recorded_split_seed
 from cct_keras.report.mistakes_page import MISTAKES_PAGE
+from cct_keras.run_files import HISTORY
+from cct_keras.run_files import METRICS
+from cct_keras.run_files import PREDICTIONS
+from cct_keras.run_files import REPORT
+from cct_keras.run_files import SETTINGS
+from cct_keras.run_files import read_history
+from cct_keras.run_files import read_json
+from cct_keras.run_files import read_predictions
 
-SETTINGS = "run.json"
-METRICS = "metrics.json"
 LAST_MODEL = "last.keras"
-REPORT = "report.html"
 SNAPSHOTS = "snapshots"
 TENSORBOARD = "tensorboard"
 # Of a teacher that is trained for the run: the folder of its own run, and its model.
 TEACHER = "teacher"
 TEACHER_MODEL = "teacher.keras"
-HISTORY = "history.csv"
 OWN_FILES = (
     METRICS,
     RUN_MODEL,
@@ -39,6 +44,7 @@ OWN_FILES = (
     REPORT,
     MISTAKES_PAGE,
     HISTORY,
+    PREDICTIONS,
     SNAPSHOTS,
     TENSORBOARD,
     TEACHER,
@@ -119,9 +125,8 @@ class RunFolder:
 
     def _begin(self, settings, restart):
         if restart:
-            self._check_weights_remain(settings.get("weights"))
-            self._clear()
-        recorded = self._read_json(self.path / SETTINGS)
+            self.throw_away(settings.get("weights"))
+        recorded = read_json(self.path / SETTINGS)
         if recorded is not None and differing_settings(recorded, settings):
             raise RunError(
                 f"{self.path} holds a run with other settings "
@@ -138,8 +143,12 @@ class RunFolder:
             self.write_json(SETTINGS, settings)
         return self.is_complete()
 
-    def _check_weights_remain(self, weights):
-        """Refuses to throw away the weights from which the run starts."""
+    def check_weights_remain(self, weights) -> None:
+        """Refuses to throw away the weights from which the run starts.
+
+        Args:
+            weights: What the run starts from, or `None`.
+        """
         if weights is None:
             return
         file = pathlib.Path(weights)
@@ -157,7 +166,7 @@ class RunFolder:
 
     def recorded_settings(self) -> dict | None:
         """The settings of the run in the folder, or `None` if there is none."""
-        return self._read_json(self.path / SETTINGS)
+        return read_json(self.path / SETTINGS)
 
     def resumable_settings(self) -> dict:
         """The settings of a run that does not need the weights it started from.
@@ -170,8 +179,30 @@ class RunFolder:
         goes_on = self.is_complete() or self.has_snapshot()
         return settings if settings is not None and goes_on else {}
 
-    def _clear(self):
-        """Removes the files of an earlier run, and nothing else."""
+    def split_seed(self, given: int) -> int:
+        """The seed of the splits with which a run in the folder began.
+
+        Args:
+            given: The seed that is asked for, which counts if there is no run, or if
+                its splits have a seed on record.
+
+        Returns:
+            The seed of the run, if an earlier version recorded it, whose runs had one
+            seed for everything; and else the one that is given.
+        """
+        settings = read_json(self.path / SETTINGS) or {}
+        if given or SPLIT_SEED in settings:
+            return given
+        return recorded_split_seed(settings)
+
+    def throw_away(self, weights=None) -> None:
+        """Removes the files of an earlier run, and nothing else.
+
+        Args:
+            weights: Weights from which the next run starts. If they are in the folder,
+                an error says so.
+        """
+        self.check_weights_remain(weights)
         for name in (SETTINGS, *OWN_FILES):
             path = self.path / name
             if path.is_dir():
@@ -262,15 +293,7 @@ class RunFolder:
 
     def read_history(self) -> list[dict]:
         """Reads what `write_history` wrote."""
-        with (self.path / HISTORY).open(newline="") as file:
-            return [
-                {
-                    name: int(value) if name == "epoch" else float(value)
-                    for name, value in row.items()
-                    if value
-                }
-                for row in csv.DictReader(file)
-            ]
+        return read_history(self.path)
 
     def save_model(self, model, name: str) -> None:
         """Saves a model; its file appears complete or not at all.
@@ -282,20 +305,27 @@ class RunFolder:
         with atomic_file(self.path / name) as temporary:
             model.save(temporary)
 
-    @staticmethod
-    def _read_json(path):
-        try:
-            return json.loads(path.read_text())
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (OSError, ValueError) as error:
-            raise RunError(
-                f"{path} cannot be read ({error}); restart=True throws the run away"
-            ) from error
+    def write_predictions(self, labels: np.ndarray, predictions: np.ndarray) -> None:
+        """Writes which classes were predicted for the test images.
+
+        Args:
+            labels: Their classes.
+            predictions: The predicted classes.
+        """
+        with (
+            atomic_file(self.path / PREDICTIONS) as temporary,
+            temporary.open("wb") as file,
+        ):
+            np.savez(file, labels=labels, predictions=predictions)
+
+    def read_predictions(self) -> np.ndarray | None:
+        """The predicted classes of the test images, if they were kept."""
+        found = read_predictions(self.path)
+        return None if found is None else found[1]
 
     def read_metrics(self) -> dict:
         """Reads the results of a complete run."""
-        return self._read_json(self.path / METRICS)
+        return read_json(self.path / METRICS)
 
 
 def begin_run(

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 import keras
+import numpy as np
 
 from cct_keras.data.dataset import Dataset
 from cct_keras.distillation.losses import two_heads
@@ -43,12 +44,15 @@ class Run:
         history: A dictionary for each epoch.
         metrics: What `metrics.json` holds.
         data: The data it was trained on.
+        predictions: The predicted class of each test image; `None` for a run of an
+            earlier version, which did not keep them, and for a probe.
     """
 
     model: keras.Model
     history: list[dict]
     metrics: dict
     data: Dataset
+    predictions: np.ndarray | None = None
 
 
 def train(
@@ -63,6 +67,7 @@ def train(
     image_size: int | tuple[int, int] | None = None,
     data_dir=None,
     seed: int = 0,
+    split_seed: int = 0,
     jit: bool | None = None,
     devices: int | str | None = None,
     coordinator: str | None = None,
@@ -105,7 +110,10 @@ def train(
             nothing is written.
         image_size: Side, or height and width, of the model's images.
         data_dir: Where tensorflow-datasets keeps prepared data.
-        seed: Seed of the weights, the splits, the order and the augmentation.
+        seed: Seed of the weights, the order and the augmentation.
+        split_seed: Seed of the splits that are cut off where the data lack them: runs
+            of the same `split_seed` are tested on the same images. A run that an
+            earlier version began goes on with its own, which was its `seed`.
         jit: Whether to compile with XLA. By default the backend decides, except for
             TensorFlow without an accelerator, where XLA is slower.
         devices: How many devices of this machine share every batch, or `"all"`; on
@@ -133,11 +141,15 @@ def train(
     (1, (None, 10))
     """
     started = time.perf_counter()
-    if not isinstance(seed, int) or seed < 0:
-        raise ValueError(f"`seed` must be an integer of 0 or more. Received: {seed!r}")
+    for name, value in {"seed": seed, "split_seed": split_seed}.items():
+        if not isinstance(value, int) or value < 0:
+            raise ValueError(
+                f"`{name}` must be an integer of 0 or more. Received: {value!r}"
+            )
     recorded = {}
     if out is not None and not restart and not host_id:
         recorded = RunFolder(out).resumable_settings()
+        split_seed = RunFolder(out).split_seed(split_seed)
     fields |= {"variant": variant, "weights": weights, "teacher": teacher}
     recipe, source = resolve_recipe(recipe, epochs=epochs, recorded=recorded, **fields)
     devices = find_devices(
@@ -154,6 +166,7 @@ def train(
         image_size=image_size,
         data_dir=data_dir,
         seed=seed,
+        split_seed=split_seed,
         devices=devices,
         verbose=verbose,
         log=log,
@@ -212,7 +225,7 @@ def train(
                 job, folder, record, final, best, metrics, probabilities, command
             )
     job.say(*final_lines(metrics, folder, time.perf_counter() - started))
-    return Run(best, record.history, metrics, data)
+    return Run(best, record.history, metrics, data, probabilities.argmax(1))
 
 
 def _complete_run(folder, data):
@@ -221,4 +234,5 @@ def _complete_run(folder, data):
         folder.read_history(),
         folder.read_metrics(),
         data,
+        folder.read_predictions(),
     )

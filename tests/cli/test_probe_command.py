@@ -43,7 +43,7 @@ def test_defaults(linear_probe, capsys):
         features=None,
         image_size=None,
         data_dir=None,
-        seed=0,
+        split_seed=0,
         cache=True,
         verbose=True,
         log=mock.ANY,
@@ -58,7 +58,9 @@ def test_without_an_accuracy(linear_probe, capsys):
 
 def test_settings(linear_probe, tmp_path, capsys):
     out = tmp_path / "probe.keras"
-    flags = "--variant cct_2_3x2_32 --image-size 16 --data-dir a --seed 4 --no-cache"
+    flags = (
+        "--variant cct_2_3x2_32 --image-size 16 --data-dir a --split-seed 4 --no-cache"
+    )
     flags += " --features avg"
     command = ["probe", "digits", "--weights", "mnist", *flags.split()]
     assert cli.main([*command, "--out", str(out)]) == 0
@@ -71,7 +73,7 @@ def test_settings(linear_probe, tmp_path, capsys):
         features="avg",
         image_size=16,
         data_dir="a",
-        seed=4,
+        split_seed=4,
         cache=False,
         verbose=True,
         log=mock.ANY,

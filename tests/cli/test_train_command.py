@@ -40,6 +40,7 @@ def test_defaults(train):
         "image_size": None,
         "data_dir": None,
         "seed": 0,
+        "split_seed": 0,
         "jit": None,
         "devices": None,
         "coordinator": None,
@@ -53,7 +54,7 @@ def test_defaults(train):
 
 def test_settings(train):
     flags = "--out a --image-size 16 24 --data-dir b --seed 3 --no-jit --devices all"
-    flags += " --restart --quiet"
+    flags += " --split-seed 4 --restart --quiet"
     _, keywords = arguments_of(train, "my photos", *flags.split())
     del keywords["recipe"]
     assert shlex.split(keywords.pop("command"))[2] == "my photos"
@@ -63,6 +64,7 @@ def test_settings(train):
         "image_size": (16, 24),
         "data_dir": "b",
         "seed": 3,
+        "split_seed": 4,
         "jit": False,
         "devices": "all",
         "coordinator": None,
@@ -115,11 +117,14 @@ def test_preview(train, monkeypatch, capsys):
     monkeypatch.setattr(load, "load_training_data", read)
     write = mock.create_autospec(preview.write_preview, return_value="a.png")
     monkeypatch.setattr(preview, "write_preview", write)
-    assert cli.main(["train", "digits", "--preview", "--seed", "2"]) == 0
+    assert (
+        cli.main(["train", "digits", "--preview", "--seed", "2", "--split-seed", "5"])
+        == 0
+    )
     assert capsys.readouterr().out == "a.png\n"
     small, folder = RECIPES["small"], pathlib.Path("runs", "digits-cct_2_3x2_32-small")
     read.assert_called_once_with(
-        "digits", small, image_size=None, data_dir=None, seed=2
+        "digits", small, image_size=None, data_dir=None, seed=5
     )
     write.assert_called_once_with(folder / "preview.png", "images", small, seed=2)
     assert not train.called

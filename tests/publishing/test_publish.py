@@ -17,7 +17,7 @@ from small import small_model
 
 import cct_keras
 from cct_keras.cli import main as cli
-from cct_keras.cli.train import _recipe_fields
+from cct_keras.cli.train import recipe_fields
 from cct_keras.errors import DownloadError
 from cct_keras.errors import PublishError
 from cct_keras.hub import upload_folder
@@ -185,7 +185,7 @@ def test_the_command_trains_with_the_same_recipe(name):
     words = shlex.split(shlex.join(training_command(settings)))
     parser, _ = cli._parser(words[1:])
     arguments = parser.parse_args(words[1:])
-    again = find_recipe(arguments.recipe, **_recipe_fields(arguments))
+    again = find_recipe(arguments.recipe, **recipe_fields(arguments))
     # The image size is an option of its own.
     again, recipe = (replace(x, image_size=None) for x in (again, recipe))
     assert recipe_settings(again) == recipe_settings(recipe)

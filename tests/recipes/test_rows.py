@@ -4,10 +4,12 @@ import sys
 import pytest
 
 from cct_keras.errors import RecipeError
+from cct_keras.recipes.recipe import Recipe
 from cct_keras.recipes.rows import RECIPES
 from cct_keras.recipes.rows import find_recipe
 from cct_keras.recipes.rows import list_recipes
 from cct_keras.recipes.run_settings import differing_settings
+from cct_keras.recipes.run_settings import recipe_settings
 
 # variant, epochs, batch, lr, min lr, warmup, warmup lr, weight decay, erasing, mixing
 # off, crop scale: the table of the authors' files.
@@ -135,6 +137,10 @@ def test_differences_in_words():
     # There were runs before it could be set.
     assert differing_settings({}, {"activation": "gelu"}) == ""
     assert differing_settings({}, {"activation": "relu"}) == "activation gelu -> relu"
+    # Fields that recipes got later do by default what was done before.
+    settings = recipe_settings(Recipe())
+    without = {k: v for k, v in settings.items() if k not in ("matrix_lr", "remat")}
+    assert differing_settings(without, settings) == ""
     text = differing_settings({}, {f"field_{i}": i for i in range(99)})
     assert len(text) == 300
     assert text.endswith("...")

@@ -378,3 +378,64 @@ def test_the_run_needs_a_folder_that_can_be_made(source, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="cannot make .*file"):
         train(source, tmp_path / "file" / "run", **PLAIN)
+
+
+# === The seed of the splits ===
+
+
+def whole_source():
+    """Without a test split, so that one is cut off."""
+    return stripes(80)
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_the_seed_does_not_change_which_images_are_tested(tmp_path):
+    fields = {**PLAIN, "epochs": 1}
+    first, second = (
+        train(whole_source(), tmp_path / str(seed), **fields, seed=seed)
+        for seed in (0, 1)
+    )
+    assert first.data.fingerprint == second.data.fingerprint
+    assert first.history[0]["loss"] != second.history[0]["loss"]
+    other = train(whole_source(), **fields, split_seed=1)
+    assert other.data.test_fingerprint != first.data.test_fingerprint
+    settings = json.loads((tmp_path / "1" / "run.json").read_text())
+    assert (settings["seed"], settings["split_seed"]) == (1, 0)
+    report = RunFolder(tmp_path / "1")
+    np.testing.assert_array_equal(report.read_predictions(), second.predictions)
+    correct = (second.predictions == second.data.test.labels).mean()
+    assert correct == second.metrics["test"]["top1"]
+    with pytest.raises(RunError, match="split_seed 0 -> 1"):
+        train(whole_source(), tmp_path / "1", **fields, seed=1, split_seed=1)
+
+
+@pytest.mark.usefixtures("eagerly")
+@pytest.mark.parametrize("epochs", [0, 1, 2])
+def test_a_run_of_an_earlier_version_keeps_its_splits(tmp_path, epochs):
+    """It had one seed for everything, whether it is new, under way or complete."""
+    data = cct_keras.load_data(whole_source(), seed=3)
+    fields = {**PLAIN, "epochs": 2, "seed": 3}
+    stop = [StopAfter(1)]
+    with pytest.raises(KeyboardInterrupt):
+        train(whole_source(), tmp_path, **fields, split_seed=3, callbacks=stop)
+    if epochs == 2:
+        train(whole_source(), tmp_path, **fields, split_seed=3)
+    if epochs == 0:
+        for path in (tmp_path / "snapshots").iterdir():
+            path.unlink()
+    settings = json.loads((tmp_path / "run.json").read_text())
+    del settings["split_seed"]
+    (tmp_path / "run.json").write_text(json.dumps(settings))
+    run = train(whole_source(), tmp_path, **fields)
+    assert run.data.fingerprint == data.fingerprint
+    measured = cct_keras.evaluate(tmp_path, whole_source())
+    assert measured["top1"] == run.metrics["test"]["top1"]
+    assert measured["count"] == len(data.test)
+    anew = train(whole_source(), tmp_path, **fields, restart=True)
+    assert anew.data.fingerprint == cct_keras.load_data(whole_source()).fingerprint
+
+
+@pytest.mark.parametrize("seed", [-1, 0.5, None])
+def test_bad_split_seeds(seed, source):
+    with pytest.raises(ValueError, match="`split_seed` must be an integer"):
+        train(source, split_seed=seed)
