@@ -77,6 +77,17 @@ def is_hub(source) -> bool:
     )
 
 
+def is_name(text) -> bool:
+    """Whether a text could be the name of a repository.
+
+    Example:
+
+    >>> is_name("user/repo"), is_name("user/repo/folder"), is_name("repo")
+    (True, False, False)
+    """
+    return re.fullmatch(NAME, str(text), re.ASCII) is not None
+
+
 def parse_address(text: str) -> Address:
     """Reads an address.
 

@@ -21,8 +21,15 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
     Example:
 
-    >>> suggest("mixip", ["mixup", "cutmix"]), suggest("photos", ["mixup"])
+    >>> suggest("MixIp", ["mixup", "cutmix"]), suggest("photos", ["mixup"])
     ('Did you mean: mixup?', '')
+    >>> suggest("MIXUP", ["mixup"])
+    'Did you mean: mixup?'
     """
-    matches = difflib.get_close_matches(word, list(known), n=3)
+    # Somebody who writes Grad-CAM means gradcam.
+    spellings = {}
+    for name in known:
+        spellings.setdefault(name.lower(), []).append(name)
+    found = difflib.get_close_matches(word.lower(), spellings, n=3)
+    matches = [name for lower in found for name in spellings[lower]]
     return f"Did you mean: {', '.join(matches)}?" if matches else ""

@@ -7,6 +7,7 @@ from cct_keras.cli.options import DATA_HELP
 from cct_keras.cli.options import MODEL_HELP
 from cct_keras.cli.options import add_data_dir
 from cct_keras.cli.options import add_json
+from cct_keras.cli.options import add_tta
 from cct_keras.cli.options import check_model
 from cct_keras.cli.printing import accuracy_text
 from cct_keras.cli.printing import print_notes
@@ -32,6 +33,10 @@ def add_parser(subparsers) -> None:
         default="test",
         help="images to measure on (default: test)",
     )
+    add_tta(
+        parser,
+        "also measure answers that are averaged over every image and its mirror image",
+    )
     add_data_dir(parser)
     add_json(parser)
     parser.set_defaults(run=run)
@@ -45,6 +50,7 @@ def run(arguments) -> None:
         arguments.data,
         split=arguments.split,
         data_dir=arguments.data_dir,
+        tta=arguments.tta,
     )
     if arguments.json:
         print(json.dumps(metrics, indent=2))
@@ -71,6 +77,8 @@ def _open(arguments):
 def _print_metrics(metrics):
     print(f"images  {metrics['count']:,}")
     print(f"top-1   {accuracy_text(metrics)}")
+    if "tta" in metrics:
+        print(f"  {metrics['tta']['name']}  {accuracy_text(metrics['tta'])}")
     if metrics["top5"] is not None:
         print(f"top-5   {metrics['top5']:.2%}")
     print(f"loss    {metrics['loss']:.4f}")

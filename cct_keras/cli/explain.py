@@ -29,6 +29,7 @@ def add_parser(subparsers) -> None:
 
     parser = subparsers.add_parser(
         "explain",
+        usage="%(prog)s [OPTIONS] model [images ...]",
         help="show where a model looks and what it learned",
         description="Show where a model looks in images, as pictures and a page; or, "
         "with --weights-only or --data, what it learned.",
@@ -41,7 +42,11 @@ def add_parser(subparsers) -> None:
         "weights, such as cct_2_3x2_32.cifar10_jpeg, or a checkpoint that `convert` "
         "takes",
     )
-    parser.add_argument("images", nargs="*", help="image files, or folders of them")
+    # With "*" argparse takes no image at all if an option stands before the images.
+    images = parser.add_argument(
+        "images", nargs="+", default=[], help="image files, or folders of them"
+    )
+    images.required = False
     parser.add_argument(
         "--out",
         type=pathlib.Path,
@@ -147,7 +152,8 @@ def write_maps(explanation, folder: pathlib.Path, strength: float, speak) -> Non
     """
     page = explanation.save(folder, strength=strength)
     print_notes(explanation.notes, speak)
-    print(f"{len(explanation)} maps by {explanation.method}: {page}")
+    maps = "1 map" if len(explanation) == 1 else f"{len(explanation)} maps"
+    print(f"{maps} by {explanation.method}: {page}")
     if explanation.errors:
         reason = next(iter(explanation.errors.values()))
         more = len(explanation.errors) - 1

@@ -64,6 +64,13 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_tta(parser: argparse.ArgumentParser, what: str) -> None:
+    """Adds `--tta`."""
+    parser.add_argument(
+        "--tta", choices=("flip",), help=f"{what} (default: each image as it is)"
+    )
+
+
 def add_image_size(parser: argparse.ArgumentParser, default: str) -> None:
     """Adds `--image-size`: an integer, or a height and a width."""
     parser.add_argument(

@@ -6,6 +6,7 @@ import sys
 import cct_keras
 from cct_keras.cli.options import MODEL_HELP
 from cct_keras.cli.options import add_json
+from cct_keras.cli.options import add_tta
 from cct_keras.cli.options import check_folder
 from cct_keras.cli.options import check_model
 from cct_keras.cli.quiet import import_keras_quietly
@@ -48,6 +49,7 @@ def add_parser(subparsers) -> None:
         help="also write where the model looks in each image: pictures and a page "
         "(`cct-keras explain` has more choices; default: none)",
     )
+    add_tta(parser, "average the answers over every image and its mirror image")
     add_json(parser)
     parser.set_defaults(run=run)
 
@@ -88,11 +90,12 @@ def _explain(arguments, rows):
 
 
 def _classify(arguments):
+    options = {"top": arguments.top, "tta": arguments.tta}
     if exported_format(arguments.model) is None:
         check_model(arguments.model)
         import_keras_quietly()
-        return cct_keras.predict(arguments.model, arguments.images, top=arguments.top)
+        return cct_keras.predict(arguments.model, arguments.images, **options)
     engine = open_quietly(arguments.model)
     # Runtimes also talk while they compute.
     with silent_stderr(keep_on_error=False):
-        return cct_keras.predict(engine, arguments.images, top=arguments.top)
+        return cct_keras.predict(engine, arguments.images, **options)

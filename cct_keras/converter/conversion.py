@@ -60,8 +60,9 @@ def convert(
     Args:
         source: Path or http(s) URL of a `.pth`, `.pt`, `.bin`, `.ckpt`, `.pth.zip`,
             `.safetensors` or `.npz` file, or of the `.index.json` of a checkpoint in
-            several files; `hf://user/repo`, with `@revision` and `/path/of/file` behind
-            it if wanted; or a mapping of arrays or torch tensors.
+            several files; a folder that `save_pretrained` wrote; `hf://user/repo`, with
+            `@revision` and `/path/of/file` behind it if wanted; or a mapping of arrays
+            or torch tensors.
         grid: `(rows, columns)` of the file's positions, if these are not a square.
         entry: Which entry of the file holds the weights, such as `"state_dict"`.
             Defaults to the averaged weights if there are any.

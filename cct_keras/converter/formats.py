@@ -18,6 +18,7 @@ from cct_keras.converter import timm
 from cct_keras.converter.hub_config import NOTHING
 from cct_keras.converter.hub_config import Told
 from cct_keras.converter.hub_model import HubModel
+from cct_keras.converter.hub_model import checkpoint_in
 from cct_keras.converter.hub_model import named_after
 from cct_keras.converter.hub_model import open_hub_model
 from cct_keras.converter.hub_model import read_neighbors
@@ -132,8 +133,8 @@ def open_checkpoint(source, entry: str | None = None) -> Checkpoint:
     """Reads a checkpoint and recognizes its kind.
 
     Args:
-        source: Path, http(s) URL or hf:// address of a checkpoint file, or a mapping of
-            arrays.
+        source: Path, http(s) URL or hf:// address of a checkpoint file, a folder with
+            one that `save_pretrained` wrote, or a mapping of arrays.
         entry: Which entry of the file holds the weights.
     """
     if is_hub(source):
@@ -146,8 +147,12 @@ def open_checkpoint(source, entry: str | None = None) -> Checkpoint:
             )
         with named_after(source.address, source.path):
             return _open_checkpoint(source.path, entry, source.told)
-    is_path = isinstance(source, (str, os.PathLike)) and not is_url(source)
-    told = read_neighbors(pathlib.Path(source)) if is_path else NOTHING
+    told = NOTHING
+    if isinstance(source, (str, os.PathLike)) and not is_url(source):
+        path = pathlib.Path(source)
+        if path.is_dir():
+            source = path = checkpoint_in(path) or path
+        told = read_neighbors(path)
     return _open_checkpoint(source, entry, told)
 
 

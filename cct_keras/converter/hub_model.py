@@ -116,6 +116,24 @@ def read_folder(path: pathlib.Path) -> HubModel:
     return HubModel(str(path), path.name, path, told)
 
 
+def checkpoint_in(folder: pathlib.Path) -> pathlib.Path | None:
+    """The checkpoint in a folder that `save_pretrained` wrote, or that was downloaded.
+
+    Args:
+        folder: A folder. What Keras wrote there is for others to find.
+
+    Returns:
+        The first of the files that would be taken of a repository; `None` if there is
+        none, or if there are several of the same kind.
+    """
+    names = [x.name for x in folder.iterdir() if not x.name.endswith(KERAS_SUFFIXES)]
+    for pattern in CHOICES:
+        found = [name for name in names if re.fullmatch(pattern, name)]
+        if found:
+            return folder / found[0] if len(found) == 1 else None
+    return None
+
+
 def read_neighbors(path: pathlib.Path) -> Told:
     """What stands beside a file that `save_pretrained` of `transformers` wrote.
 

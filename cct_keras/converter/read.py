@@ -47,6 +47,7 @@ ENTRIES = (
     "weights",
     "params",
     "student",
+    "online_model",
 )
 # What wraps a model puts its own name before those of the tensors.
 WRAPPERS = ("module.", "_orig_mod.", "model.", "net.", "student.", "teacher.")
@@ -61,8 +62,9 @@ INNER_WRAPPERS = re.compile(
 BESIDE = re.compile(
     r"(?:\w*(?:criterion|criteria|loss|metric)\w*|(?:train|val|valid|test)_\w+)\..+"
 )
-# Tensors that a wrapper adds: how many weights `AveragedModel` has averaged.
-WRAPPERS_OWN = ("n_averaged",)
+# Tensors that a wrapper adds: how many weights `AveragedModel` has averaged, or
+# `ema_pytorch`, and whether it has begun.
+WRAPPERS_OWN = ("n_averaged", "initted", "step")
 # No model has more; every one of them is looked for by its name.
 MOST_TENSORS = 10_000
 # Of names in a message, and how many of them.
@@ -99,7 +101,10 @@ def read_checkpoint(
 
 def _read_path(path):
     if path.is_dir():
-        raise CheckpointError(f"{path} is a directory, not a checkpoint file")
+        raise CheckpointError(
+            f"{path} is a directory, and holds no checkpoint by a name that is known; "
+            "give the path of a file"
+        )
     try:
         with path.open("rb") as file:
             size = path.stat().st_size
@@ -290,12 +295,18 @@ def _parts(value):
     """Mappings by the first parts of the names, if those are several known entries."""
     if not _holds_weights(value) or not all(isinstance(name, str) for name in value):
         return {}
-    parts = {}
+    parts, beside = {}, []
     for name, tensor in value.items():
         first, _, rest = name.partition(".")
-        if not BESIDE.fullmatch(name):
+        if BESIDE.fullmatch(name) or name in WRAPPERS_OWN:
+            beside.append(name)
+        else:
             parts.setdefault(first, {})[rest] = tensor
-    return parts if len(parts) > 1 and parts.keys() <= set(ENTRIES) else {}
+    if len(parts) < 2 or not parts.keys() <= set(ENTRIES):
+        return {}
+    if beside:
+        say_unneeded(beside)
+    return parts
 
 
 def _holds_weights(value):
@@ -320,7 +331,10 @@ def _unwrapped(state):
     if len(inner) == len(state):
         state = inner
     for _ in range(MOST_WRAPPERS):
-        state = {k: v for k, v in state.items() if k not in WRAPPERS_OWN} or state
+        counts = [name for name in WRAPPERS_OWN if name in state]
+        if counts and len(counts) < len(state):
+            say_unneeded(counts)
+            state = {k: v for k, v in state.items() if k not in counts}
         prefix = next(
             (x for x in WRAPPERS if all(name.startswith(x) for name in state)), ""
         )

@@ -374,10 +374,21 @@ INERT = {
         "ndarray",
         "bool",
         "bool_",
+        "float16",
         "float32",
         "float64",
+        "int8",
+        "int16",
         "int32",
         "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "complex64",
+        "complex128",
+        "str_",
+        "bytes_",
     ),
     "numpy._core.multiarray": ("scalar", "_reconstruct"),
     "numpy._core.numeric": ("_frombuffer",),
@@ -413,7 +424,7 @@ SAME_MODULE = {
 RESAVE = (
     "if you trust where it came from, save its weights alone, with torch: "
     "`x = torch.load(PATH, weights_only=False)`, `torch.save(x.state_dict() if "
-    "hasattr(x, 'state_dict') else x['state_dict'], 'weights.pth')`"
+    "hasattr(x, 'state_dict') else x.get('state_dict') or x['model'], 'weights.pth')`"
 )
 # fmt: off
 OPCODES = (

@@ -69,6 +69,7 @@ def training_pipeline(
     labels = tf.constant(split.labels)
     steps = steps_per_epoch(len(split), batch_size)
     host, _ = shard
+    first_sides = _draw_first_sides(len(split), seed, augmentation)
 
     def draw_order(epoch):
         return _shuffled_batches(
@@ -82,7 +83,12 @@ def training_pipeline(
             tf.random.fold_in(_epoch_seed(seed, batch["epoch"]), number), 4
         )
         images = _load_and_crop(
-            store, batch["indices"], augmentation, draws[0], data.image_size
+            store,
+            batch["indices"],
+            augmentation,
+            draws[0],
+            data.image_size,
+            _find_sides(first_sides, batch),
         )
         fill = [255 * value for value in data.mean]
         images = apply_policy(images, draws[1], augmentation, fill=fill)
@@ -209,15 +215,45 @@ def _shuffled_batches(count, batch_size, epoch, seed, shard, augmentation):
         tf.range(count, dtype=tf.int64), _epoch_seed(seed, epoch)
     )
     # Each image several times in a row, of as many fewer images.
-    indices = tf.repeat(indices, augmentation.repeats)[: steps * batch_size]
-    indices = tf.reshape(indices, (steps, hosts, batch_size // hosts))
+    copies = augmentation.repeats
+    indices = tf.repeat(indices, copies)[: steps * batch_size]
+    numbers = tf.range(steps * batch_size, dtype=tf.int64) % copies
+
+    def own_part(values):
+        return tf.reshape(values, (steps, hosts, batch_size // hosts))[:, host]
+
     return tf.data.Dataset.from_tensor_slices(
         {
-            "indices": indices[:, host],
+            "indices": own_part(indices),
+            "copy": own_part(numbers),
             "epoch": tf.fill((steps,), epoch),
             "batch": tf.range(steps, dtype=tf.int64),
         }
     )
+
+
+def _draw_first_sides(count, seed, augmentation):
+    """The side, 0 or 1, from which each image is seen in the first epoch.
+
+    It is `None` if the flips are drawn anew in every epoch.
+    """
+    import tensorflow as tf
+
+    if augmentation.flip != "alternate":
+        return None
+    # No epoch has this number.
+    draws = _epoch_seed(seed, -1)
+    return tf.random.stateless_uniform((count,), draws, 0, 2, tf.int64)
+
+
+def _find_sides(first_sides, batch):
+    """Which images of a batch are mirrored: in turn by epochs, and within one."""
+    import tensorflow as tf
+
+    if first_sides is None:
+        return None
+    sides = tf.gather(first_sides, batch["indices"])
+    return (sides + batch["epoch"] + batch["copy"]) % 2 == 1
 
 
 def _ordered_batches(data, split, columns, batch_size):
@@ -236,27 +272,29 @@ def _ordered_batches(data, split, columns, batch_size):
     return untuned(_map(pipeline, load).prefetch(2))
 
 
-def _load_and_crop(store, indices, augmentation, seed, size):
+def _load_and_crop(store, indices, augmentation, seed, size, mirrored):
     import tensorflow as tf
 
     if augmentation.crop != "resized":
         images = tf.cast(store.tensor(indices), tf.float32)
-        return padded_crop(images, seed, augmentation)
+        return padded_crop(images, seed, augmentation, mirrored=mirrored)
 
-    def crop(images, seed):
+    def crop(images, seed, mirrored):
         images = tf.cast(images, tf.float32)
-        return random_resized_crop(images, seed, augmentation, size=size)
+        return random_resized_crop(
+            images, seed, augmentation, size=size, mirrored=mirrored
+        )
 
     if isinstance(store, ImageArray):
-        return crop(store.tensor(indices), seed)
+        return crop(store.tensor(indices), seed, mirrored)
 
-    def crop_one(position_and_index):
-        position, index = position_and_index
-        image = store.tensor(index)[None]
-        return crop(image, tf.random.fold_in(seed, position))[0]
+    def crop_one(position):
+        image = store.tensor(indices[position])[None]
+        side = None if mirrored is None else mirrored[position][None]
+        return crop(image, tf.random.fold_in(seed, position), side)[0]
 
     positions = tf.range(tf.size(indices, out_type=tf.int64))
-    return tf.map_fn(crop_one, (positions, indices), fn_output_signature=tf.float32)
+    return tf.map_fn(crop_one, positions, fn_output_signature=tf.float32)
 
 
 def _mix_early(images, targets, seed, augmentation, epoch):

@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from cct_keras.data.dataset import Dataset
+from cct_keras.errors import ModelError
 from cct_keras.explaining import learned_figures
 from cct_keras.explaining.explain import fitting_batch
 from cct_keras.explaining.images import draw_images
@@ -119,6 +120,10 @@ def inspect_model(
     """
     # Attention is measured as the head reads it; the weights are there without one.
     trained = open_trained(model, needs_head=data is not None)
+    if data is not None and None in trained.preprocessing["image_size"]:
+        raise ModelError(
+            "a model for images of any size can be inspected without data only"
+        )
     filters, variance = _first_filters(trained.model)
     known = {
         "filters": filters,

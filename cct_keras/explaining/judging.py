@@ -49,7 +49,8 @@ class Judgement:
             `apart`, how often a map for one of two pasted pictures of different classes
             has more of its values on that one than on the other (0.5 by chance);
             `randomized`, the rank correlation with the maps of the same model with
-            random weights, where 1 means that the map ignores what was learned;
+            random weights, where 1 means that the map ignores what was learned; not
+            known of quantized models, whose integers are not drawn at random;
             `seconds`, for one image.
             A value is `None` where it cannot be measured.
         errors: By method and column, half of the 95 % interval.
@@ -111,6 +112,9 @@ class Judgement:
             speed = row["seconds"]
             speed = f"{'-':>11}" if speed is None else f"{1000 * speed:>11.1f}"
             lines.append(f"{name:<{wide}}{cells}{speed}")
+        # An interval says little where a few canvases were left.
+        cells = "".join(f"{self.counts[c]:>10,}{'':8}" for c in columns)
+        lines.append(f"{'images':<{wide}}{cells}".rstrip())
         return "\n".join(lines)
 
 
@@ -175,15 +179,17 @@ def _judge(trained, data, methods, split, count, seed, data_dir, *, verbose):
     contestants = {name: _method_maps(name) for name in methods}
     contestants["random"] = _random_maps(seed)
     contestants["center"] = _center_maps()
-    untrained = dataclasses.replace(
-        trained, model=_with_random_weights(trained.model, seed)
-    )
+    untrained = None
+    if not any(layer.quantization_mode for layer in trained.model._flatten_layers()):
+        untrained = dataclasses.replace(
+            trained, model=_with_random_weights(trained.model, seed)
+        )
     for name, make in contestants.items():
         if verbose:
             print(f"judging {name}", flush=True)
         measured = scenes.judge(make)
         measured["randomized"] = None
-        if name in METHODS:
+        if name in METHODS and untrained is not None:
             other = _method_maps(name)
             measured["randomized"] = _rank_correlations(
                 make(trained, images, scenes.targets),
@@ -243,9 +249,12 @@ def _with_random_weights(model, seed):
 
     The numbers come from a generator of their own: those of the user are left alone.
     """
-    clone = keras.models.clone_model(model)
+    clone = keras.models.clone_model(model, clone_function=_unfrozen)
     generator = np.random.default_rng(seed)
-    for weight in clone.trainable_variables:
+    for weight in clone.weights:
+        # The kernels beside adapters are frozen for good.
+        if not (weight.trainable or weight.path.endswith("/kernel")):
+            continue
         if np.ptp(keras.ops.convert_to_numpy(weight)) == 0 and len(weight.shape) < 2:
             # Most biases, and normalizations, begin with a constant.
             continue
@@ -256,6 +265,11 @@ def _with_random_weights(model, seed):
             deviation = np.sqrt(2 / np.prod(weight.shape[:3]))
         weight.assign(generator.normal(0, deviation, weight.shape))
     return clone
+
+
+def _unfrozen(layer):
+    """The layer anew: what was frozen in training was learned nevertheless."""
+    return type(layer).from_config({**layer.get_config(), "trainable": True})
 
 
 # === The questions ===

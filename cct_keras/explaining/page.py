@@ -22,8 +22,12 @@ from cct_keras.explaining.overlays import overlay
 MOST_ON_PAGE = 300
 # Classes that are named below a picture.
 NAMED_CLASSES = 3
-# Pictures are drawn at least this high, in pixels.
-LEAST_HEIGHT = 192
+# The smaller side of a picture is drawn at least so large, in pixels, unless that makes
+# the other one larger than this.
+LEAST_SIDE = 192
+LARGEST_SIDE = 1280
+# Room for the numbers of the legend.
+LEAST_HEIGHT = 32
 STYLE = """
 .controls {
   position: sticky; top: 0; z-index: 1; padding: .5rem 0; background: var(--page);
@@ -174,7 +178,8 @@ def _side_by_side(explanation, index, pixels, strength):
     signed = explanation.signed
     covered = overlay(picture, pixels, tokens, signed=signed, strength=strength)
     # Small pictures are enlarged by a whole number, so that their pixels stay square.
-    factor = max(1, math.ceil(LEAST_HEIGHT / min(pixels.shape[:2])))
+    smaller, larger = sorted(pixels.shape[:2])
+    factor = max(1, min(math.ceil(LEAST_SIDE / smaller), LARGEST_SIDE // larger))
     if factor > 1:
         pixels, covered = (
             x.repeat(factor, axis=0).repeat(factor, axis=1) for x in (pixels, covered)
@@ -182,14 +187,15 @@ def _side_by_side(explanation, index, pixels, strength):
     color = np.broadcast_to(pixels, (*pixels.shape[:2], 3))
     height, width = color.shape[:2]
     gap, bar, margin = 8, 12, 64
-    canvas = Image.new("RGB", (2 * width + 2 * gap + bar + margin, height), "white")
+    size = (2 * width + 2 * gap + bar + margin, max(height, LEAST_HEIGHT))
+    canvas = Image.new("RGB", size, "white")
     canvas.paste(Image.fromarray(np.ascontiguousarray(color)), (0, 0))
     canvas.paste(Image.fromarray(covered), (width + gap, 0))
     ramp = Image.fromarray(np.ascontiguousarray(colors(signed)[::-1][:, None]))
     place = 2 * width + 2 * gap
-    canvas.paste(ramp.resize((bar, height)), (place, 0))
+    canvas.paste(ramp.resize((bar, size[1])), (place, 0))
     draw, font = ImageDraw.Draw(canvas), ImageFont.load_default(12)
     low, high = color_limits(tokens, signed)
-    for value, y, anchor in ((high, 1, "la"), (low, height - 2, "ld")):
+    for value, y, anchor in ((high, 1, "la"), (low, size[1] - 2, "ld")):
         draw.text((place + bar + 4, y), f"{value:.3g}", "black", font, anchor)
     return file_bytes(canvas, "PNG")

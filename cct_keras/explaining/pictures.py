@@ -12,6 +12,7 @@ from cct_keras.geometry import central_box
 from cct_keras.inference.trained import Trained
 from cct_keras.runtime.image_files import decode_image
 from cct_keras.runtime.image_files import read_image
+from cct_keras.runtime.prediction import BRIGHTEST_SHARE
 from cct_keras.runtime.prediction import as_pixels
 from cct_keras.runtime.prediction import expand_sources
 from cct_keras.runtime.resize import central_crop_resize
@@ -147,6 +148,8 @@ def _prepared(name, source, trained):
         )
     size = source.shape[:2]
     images = source.astype("float32")
+    if not np.isfinite(images).all():
+        raise DataError("pixels must be finite. Received an array with NaN or infinity")
     if trained.channels_first:
         images = np.moveaxis(images, -1, 0)
     return Picture(name, source, size, (0, 0, *size)), images
@@ -169,17 +172,21 @@ def _channels_last(array, trained):
 
 
 def _as_drawn(array):
-    """An array of any kind as a picture."""
+    """An array of any kind as a picture of 1 or 3 channels."""
     image = array[..., None] if array.ndim == 2 else array
-    if image.dtype == np.uint8:
-        return image
-    image = image.astype("float32")
-    low, high = float(image.min()), float(image.max())
-    if low < 0 or high > 255:
-        # Normalized images have lost their scale.
-        image = 255 * (image - low) / max(high - low, 1e-12)
-    elif high <= 1:
-        image = 255 * image
+    if image.dtype.kind == "f":
+        image = image.astype("float32")
+        low, high = float(image.min()), float(image.max())
+        if low < 0 or high > 255:
+            # Normalized images have lost their scale.
+            image = 255 * (image - low) / max(high - low, 1e-12)
+        elif high <= BRIGHTEST_SHARE:
+            image = (255 * image).clip(0, 255)
+    elif image.dtype.kind == "b":
+        image = 255 * image.astype(np.uint8)
+    if image.shape[2] not in (1, 3):
+        # What has other channels than colors is drawn by its brightness.
+        image = image.mean(axis=-1, keepdims=True)
     return np.rint(image).astype(np.uint8)
 
 

@@ -21,7 +21,7 @@ class LayerRate(NamedTuple):
     first_step: int = 0
 
 
-class _Layerwise:
+class Layerwise:
     """Mixed into an optimizer: a learning rate and a weight decay for every layer.
 
     Args:
@@ -75,7 +75,7 @@ class _Layerwise:
 
 
 @keras.saving.register_keras_serializable(package="cct_keras")
-class LayerwiseAdamW(_Layerwise, FusedUpdate, keras.optimizers.Adam):
+class LayerwiseAdamW(Layerwise, FusedUpdate, keras.optimizers.Adam):
     """AdamW with a learning rate for every layer.
 
     Example:
@@ -86,5 +86,5 @@ class LayerwiseAdamW(_Layerwise, FusedUpdate, keras.optimizers.Adam):
 
 
 @keras.saving.register_keras_serializable(package="cct_keras")
-class LayerwiseSGD(_Layerwise, keras.optimizers.SGD):
+class LayerwiseSGD(Layerwise, keras.optimizers.SGD):
     """SGD with a learning rate for every layer."""

@@ -10,11 +10,19 @@ from cct_keras.data.dataset import load_evaluation_data
 from cct_keras.errors import DataError
 from cct_keras.inference.metrics import classification_metrics
 from cct_keras.inference.open_model import open_model
+from cct_keras.inference.views import averaged_over_flip
+from cct_keras.inference.views import check_views
 from cct_keras.runtime.resize import central_crop_resize
 
 
 def evaluate(
-    model, data, *, split: str = "test", data_dir=None, batch_size: int = 128
+    model,
+    data,
+    *,
+    split: str = "test",
+    data_dir=None,
+    batch_size: int = 128,
+    tta: str | None = None,
 ) -> dict:
     """Measures a model on a data set.
 
@@ -28,11 +36,15 @@ def evaluate(
             model was trained on these data; otherwise all images are.
         data_dir: Where tensorflow-datasets keeps prepared data.
         batch_size: Images in a batch.
+        tta: `"flip"` measures once more with answers that are averaged over every
+            image and its mirror image, which takes twice as long. For characters it
+            makes no sense.
 
     Returns:
         `top1`, its 95 % interval `top1_ci95`, `top5`, `loss`, `ece`, `calibration`,
         `per_class`, `confusion` and `count`, as `classification_metrics` describes
-        them, and `notes` about the data.
+        them, and `notes` about the data. With `tta` also `"tta"`: its name, and
+        `top1`, `top1_ci95`, `top5`, `loss` and `ece` of the averaged answers.
 
     Example:
 
@@ -40,6 +52,7 @@ def evaluate(
     >>> metrics["count"], metrics["top1"] > 0.98
     (360, True)
     """
+    check_views(tta)
     engine = open_model(model)
     metadata = engine.metadata
     if not isinstance(data, Dataset):
@@ -61,7 +74,12 @@ def evaluate(
         return engine.probabilities(_fit(images, metadata))
 
     _, metrics = measure(compute, data, split, batch_size)
-    return {**metrics, "notes": list(data.notes)}
+    metrics["notes"] = list(data.notes)
+    if tta is not None:
+        _, averaged = measure(averaged_over_flip(compute), data, split, batch_size)
+        kept = ("top1", "top1_ci95", "top5", "loss", "ece")
+        metrics["tta"] = {"name": tta, **{name: averaged[name] for name in kept}}
+    return metrics
 
 
 def measure(

@@ -1,11 +1,13 @@
 """What a model says about images."""
 
 from cct_keras.inference.open_model import open_model
+from cct_keras.inference.views import FlipAveraged
+from cct_keras.inference.views import check_views
 from cct_keras.runtime.prediction import check_top
 from cct_keras.runtime.prediction import classify
 
 
-def predict(model, sources, *, top: int = 5) -> list[dict]:
+def predict(model, sources, *, top: int = 5, tta: str | None = None) -> list[dict]:
     """Classifies images.
 
     Args:
@@ -16,6 +18,7 @@ def predict(model, sources, *, top: int = 5) -> list[dict]:
             values from 0 to 255, or floats from 0 to 1, or images of Pillow; one of
             these, a list, or a batch.
         top: How many classes to name.
+        tta: `"flip"` averages the probabilities over every image and its mirror image.
 
     Returns:
         For each image `{"image": ..., "classes": [{"name", "probability"}]}`, or
@@ -29,4 +32,6 @@ def predict(model, sources, *, top: int = 5) -> list[dict]:
     ('image 0', 3)
     """
     check_top(top)
-    return classify(open_model(model), sources, top)
+    check_views(tta)
+    engine = open_model(model)
+    return classify(FlipAveraged(engine) if tta else engine, sources, top)

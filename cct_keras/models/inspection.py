@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from cct_keras.models.architecture import Architecture
 from cct_keras.models.architecture import recognize_family
 from cct_keras.models.families import FAMILIES
+from cct_keras.models.families import known_heads
 
 
 def architecture_of(model) -> Architecture:
@@ -207,6 +208,36 @@ def undecayed_weights(model) -> list:
         if layer.name in names
         for variable in layer.trainable_variables
     ]
+
+
+def matrix_weights(model) -> dict[str, int]:
+    """The weights that an optimizer of matrices can update.
+
+    These are the kernels of the tokenizer, the blocks and the heads. Tables of tokens
+    and what pools them are none.
+
+    Args:
+        model: A model of this package.
+
+    Returns:
+        For the path of each weight, how many matrices stand in it side by side: 3 for
+        the kernel that computes query, key and value, and else 1.
+
+    Example:
+
+    >>> model = cct_keras.create_model("cct_2_3x2_32")
+    >>> matrices = matrix_weights(model)
+    >>> len(matrices), matrices["block_0/attention/qkv/kernel"]
+    (11, 3)
+    """
+    heads = [layer for layer in model.layers if layer.name in known_heads()]
+    layers = [find_tokenizer(model), *encoder_blocks(model), *heads]
+    return {
+        variable.path: 3 if variable.path.endswith("/qkv/kernel") else 1
+        for layer in layers
+        for variable in layer.trainable_variables
+        if len(variable.shape) > 1
+    }
 
 
 def _class_name(layer):

@@ -72,6 +72,7 @@ VARIANTS = {
     #                         family     size  kernel  stages  image  positions  classes
     "cct_2_3x2_32":           Variant("CCT",      2, 3, 2,  32, "learnable",   10),
     "cct_2_3x2_32_sine":      Variant("CCT",      2, 3, 2,  32, "sine",        10),
+    "cct_2_3x3_32":           Variant("CCT",      2, 3, 3,  32, "learnable",   10),
     "cct_4_3x2_32":           Variant("CCT",      4, 3, 2,  32, "learnable",   10),
     "cct_4_3x2_32_sine":      Variant("CCT",      4, 3, 2,  32, "sine",        10),
     "cct_6_3x1_32":           Variant("CCT",      6, 3, 1,  32, "learnable",   10),

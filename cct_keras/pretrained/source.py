@@ -15,6 +15,7 @@ from cct_keras.converter.conversion import arrays_by_path
 from cct_keras.converter.formats import open_checkpoint
 from cct_keras.converter.hub_config import check_preprocessing
 from cct_keras.converter.hub_model import HubModel
+from cct_keras.converter.hub_model import checkpoint_in
 from cct_keras.converter.hub_model import named_after
 from cct_keras.converter.hub_model import open_hub_model
 from cct_keras.converter.infer import infer
@@ -24,11 +25,14 @@ from cct_keras.download import download
 from cct_keras.download import forget_on_error
 from cct_keras.download import is_url
 from cct_keras.errors import CheckpointError
+from cct_keras.hub import PREFIX
 from cct_keras.hub import is_hub
+from cct_keras.hub import is_name
 from cct_keras.models.architecture import Architecture
 from cct_keras.models.inspection import architecture_of
 from cct_keras.models.transfer import fill
 from cct_keras.models.transfer import list_problems
+from cct_keras.pretrained.catalog import FILE_SUFFIXES
 from cct_keras.pretrained.catalog import HOSTS
 from cct_keras.pretrained.catalog import WEIGHTS
 from cct_keras.pretrained.catalog import Weights
@@ -200,7 +204,7 @@ def open_weights(
     Args:
         weights: A tag of known weights, or these as `VARIANT.TAG`; a variant that has
             but one tag; a `.keras`, `.weights.h5` or foreign checkpoint file; the
-            folder of a run; a URL; `hf://user/repo` on the hub; a mapping of arrays; or
+            folder of a run, or one that `save_pretrained` wrote; a URL; `hf://user/repo` on the hub; a mapping of arrays; or
             a `WeightSource`, which is returned as it is.
         variant: The named variant they are for.
         model: The model they are for. A tag needs this or a variant.
@@ -234,6 +238,9 @@ def open_weights(
     path = find_run_model(weights) or pathlib.Path(weights)
     if not path.exists():
         near = suggest(str(weights), [row.name for row in WEIGHTS])
+        is_file = path.suffix.removeprefix(".") in FILE_SUFFIXES
+        if not near and not is_file and is_name(weights):
+            near = f"On the Hugging Face Hub it would be {PREFIX}{weights}"
         raise ValueError(
             "`weights` must be a tag or an existing file or folder; no such file or "
             f"tag: {weights}" + (f". {near}" if near else "")
@@ -275,13 +282,16 @@ def names_tag(weights) -> bool:
 
 
 def find_run_model(weights) -> pathlib.Path | None:
-    """The model in the folder of a run, if `weights` is a folder."""
+    """The model in the folder of a run or of a checkpoint, if `weights` is a folder."""
     folder = pathlib.Path(weights)
     if not folder.is_dir():
         return None
-    if not (folder / RUN_MODEL).is_file():
+    if (folder / RUN_MODEL).is_file():
+        return folder / RUN_MODEL
+    checkpoint = checkpoint_in(folder)
+    if checkpoint is None:
         raise ValueError(f"{weights} holds no {RUN_MODEL}; is that run complete?")
-    return folder / RUN_MODEL
+    return checkpoint
 
 
 # === Forms ===
@@ -365,7 +375,11 @@ def _open_tag(tag, variant, model):
     elif model is not None:
         row = matching_row(architecture_of(model), tag, model.name)
     else:
-        raise ValueError(f"the tag {tag!r} needs a variant that it belongs to")
+        near = suggest(str(tag), {row.variant for row in WEIGHTS})
+        raise ValueError(
+            f"the tag {tag!r} needs a variant that it belongs to"
+            + (f". {near}" if near else "")
+        )
     return _open_row(row, tag)
 
 

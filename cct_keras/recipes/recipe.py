@@ -17,10 +17,15 @@ from cct_keras.models.variants import SIZES
 from cct_keras.models.variants import VARIANTS
 from cct_keras.spelling import did_you_mean
 
+# The teacher that is trained for a run.
+CONVNET_TEACHER = "convnet"
 # How a student can learn from its teacher, and the defaults of "soft".
 DISTILL_KINDS = ("hard", "soft")
 DISTILL_TAU = 3.0
 DISTILL_WEIGHT = 0.1
+# Kind, temperature and weight for a teacher that knows no more images than the student,
+# and knows those by heart: its likeliest class is the label, its doubts are the lesson.
+CONVNET_DISTILLATION = ("soft", 1.0, 0.9)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,11 +52,15 @@ class Recipe(Augmentation):
         cooldown_epochs: Further epochs at `min_lr`, after the schedule.
         batch_size: Images in a training step.
         accumulate: Steps whose gradients are averaged into one update.
-        optimizer: `"adamw"`, or `"sgd"` with a Nesterov momentum of 0.9.
+        optimizer: `"adamw"`; `"muon"`, which updates the kernels of the tokenizer,
+            the blocks and the head as matrices, and everything else as AdamW does; or
+            `"sgd"` with a Nesterov momentum of 0.9.
         lr: Learning rate after the warmup.
+        matrix_lr: Learning rate of the matrices of `"muon"` where that of everything
+            else is `lr`; they rise and fall together.
         min_lr: Learning rate at the end of the schedule.
-        schedule: How the learning rate falls after the warmup: `"cosine"`, `"step"`
-            or `"constant"`.
+        schedule: How the learning rate falls after the warmup: `"cosine"`, `"linear"`,
+            `"step"` or `"constant"`.
         per_step: Whether the learning rate changes with every step, not once an epoch.
         warmup_epochs: Epochs in which the learning rate rises; they count as part of
             `epochs`.
@@ -98,9 +107,16 @@ class Recipe(Augmentation):
         lora_targets: Layers that get an adapter: `"qkv"`, `"proj"`, `"linear1"` and
             `"linear2"`, or in one block only, as `"block_0/qkv"`.
         teacher: Model to learn from beside the labels: a file, the folder of a run,
-            or `VARIANT.TAG` of known weights.
-        distill: What is learned from the teacher: its likeliest class (`"hard"`, the
-            default) or all its probabilities (`"soft"`).
+            or `VARIANT.TAG` of known weights; or `"convnet"`, a small convnet that is
+            trained first, on the same images.
+        teacher_epochs: Epochs of the teacher `"convnet"`; by default the number of
+            images decides.
+        teacher_share: Share of a budget of time that goes to the teacher `"convnet"`;
+            without a budget, or with `teacher_epochs`, it decides nothing.
+        distill: What is learned from the teacher: its likeliest class (`"hard"`) or
+            all its probabilities (`"soft"`). By default it is the class; from the
+            teacher `"convnet"` it is the probabilities, with a temperature of 1 and a
+            weight of 0.9.
         distill_tau: Temperature of the probabilities in `"soft"` distillation.
         distill_weight: Weight of the teacher in `"soft"` distillation; in `"hard"`
             distillation it is 1/2.
@@ -129,6 +145,7 @@ class Recipe(Augmentation):
     accumulate: int = 1
     optimizer: str = "adamw"
     lr: float = 5e-4
+    matrix_lr: float = 0.02
     min_lr: float = 1e-5
     schedule: str = "cosine"
     per_step: bool = False
@@ -155,6 +172,8 @@ class Recipe(Augmentation):
     lora_alpha: float | None = None
     lora_targets: str = "qkv,proj,linear1,linear2"
     teacher: str | None = None
+    teacher_epochs: int | None = None
+    teacher_share: float = 0.25
     distill: str | None = None
     distill_tau: float = DISTILL_TAU
     distill_weight: float = DISTILL_WEIGHT
@@ -165,6 +184,13 @@ class Recipe(Augmentation):
         for name in FIELDS:
             object.__setattr__(self, name, _parse(name, getattr(self, name)))
         _check(self)
+
+    @property
+    def distillation(self) -> tuple[str, float, float]:
+        """Kind, temperature and weight of the distillation from the teacher."""
+        if self.distill is None and self.teacher == CONVNET_TEACHER:
+            return CONVNET_DISTILLATION
+        return self.distill or "hard", self.distill_tau, self.distill_weight
 
     @property
     def total_epochs(self) -> int:
@@ -178,8 +204,8 @@ class Recipe(Augmentation):
 CHOICES = {
     "positional_embedding": ("auto", "learnable", "sine", "none"),
     "activation": ("auto", *ACTIVATIONS),
-    "optimizer": ("adamw", "sgd"),
-    "schedule": ("cosine", "step", "constant"),
+    "optimizer": ("adamw", "muon", "sgd"),
+    "schedule": ("cosine", "linear", "step", "constant"),
     "warmup": ("linear", "inverse"),
     "decay_exempt": ("vectors", "positions", "nothing"),
     "distill": (None, *DISTILL_KINDS),
@@ -194,6 +220,7 @@ RANGES = {
     "accumulate": (1, math.inf),
     "patience": (1, math.inf),
     "lr": (0, math.inf),
+    "matrix_lr": (0, math.inf),
     "min_lr": (0, math.inf),
     "warmup_lr": (0, math.inf),
     "warmup_epochs": (0, math.inf),
@@ -213,6 +240,8 @@ RANGES = {
     "lora_alpha": (1e-9, math.inf),
     "distill_tau": (1e-9, math.inf),
     "distill_weight": (0, 1),
+    "teacher_epochs": (1, math.inf),
+    "teacher_share": (0, 1),
     "teacher_views": (0, math.inf),
 }
 
@@ -310,6 +339,8 @@ def _check(recipe):
             f"unknown variant {recipe.variant!r}. "
             + did_you_mean(recipe.variant, VARIANTS)
         )
+    if recipe.optimizer == "muon" and recipe.lr == 0:
+        raise RecipeError("optimizer='muon' needs a rate above 0. Received: lr=0.0")
     _check_fine_tuning(recipe)
     _check_distillation(recipe)
 
@@ -358,6 +389,13 @@ def _check_distillation(recipe):
             f"`{changed[0]}` needs a `teacher`. "
             f"Received: {changed[0]}={getattr(recipe, changed[0])!r}, teacher=None"
         )
+    for name in ("teacher_epochs", "teacher_share"):
+        value = getattr(recipe, name)
+        if value != FIELDS[name].default and recipe.teacher != CONVNET_TEACHER:
+            raise RecipeError(
+                f"`{name}` is for teacher={CONVNET_TEACHER!r}, which is trained first. "
+                f"Received: {name}={value!r}, teacher={recipe.teacher!r}"
+            )
     for name in ("distill_tau", "distill_weight"):
         if name in changed and recipe.distill != "soft":
             raise RecipeError(

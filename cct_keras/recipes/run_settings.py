@@ -7,7 +7,7 @@ from cct_keras.recipes.recipe import Recipe
 # They change neither what is trained nor the result.
 NOT_COMPARED = ("about", "remat")
 # What runs had that were recorded before there was such a setting; otherwise `None`.
-EARLIER = {"activation": "gelu"}
+EARLIER = {"activation": "gelu", "matrix_lr": 0.02}
 # Of runs that were recorded without it, the fingerprint of the data tells the splits.
 SPLIT_SEED = "split_seed"
 

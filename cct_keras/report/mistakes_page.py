@@ -34,9 +34,9 @@ def write_mistakes(
     parts = [
         f"<p>Of {checked:,} training, validation and test images, these are the ones "
         "for which the model is most certain of another class than their label says. "
-        "Look at them first: labels that are wrong come up here. A training image is "
-        "the strongest hint, because the model has been told its label again and "
-        "again.</p>"
+        "Look at them first: labels that are wrong come up here, unless the model has "
+        "learned them by heart. A training image is the strongest hint, because the "
+        "model has been told its label again and again.</p>"
     ]
     if mistakes:
         parts.append(mistake_cards(mistakes, explanation))

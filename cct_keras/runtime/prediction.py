@@ -22,6 +22,8 @@ from cct_keras.runtime.resize import central_crop_resize
 BATCH_SIZE = 64
 # Numbers in a batch; fewer images make one if they are very large.
 BATCH_NUMBERS = 2**27
+# Floats up to here are shares of white: resizing leaves some of them a little above 1.
+BRIGHTEST_SHARE = 1.001
 
 
 def classify(engine: Engine, sources, top: int) -> list[dict]:
@@ -178,6 +180,13 @@ def as_pixels(source, channels: int) -> np.ndarray:
         )
     if image.dtype.kind not in "uifb":
         raise DataError(f"pixels must be numbers. Received an array of {image.dtype}")
-    if image.dtype.kind == "f" and image.max() <= 1:
-        return 255 * image
+    if image.dtype.kind == "b":
+        return 255 * image.astype(np.uint8)
+    low, high = image.min(), image.max()
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise DataError("pixels must be finite. Received an array with NaN or infinity")
+    if image.dtype.kind == "f":
+        return np.minimum(255 * image, 255) if high <= BRIGHTEST_SHARE else image
+    if low < 0 or high > 255:
+        raise DataError(f"pixels must be from 0 to 255. Received: {low} to {high}")
     return image

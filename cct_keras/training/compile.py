@@ -11,10 +11,13 @@ from cct_keras.finetuning.layer_rates import layer_rates
 from cct_keras.finetuning.layerwise import LayerwiseAdamW
 from cct_keras.finetuning.layerwise import LayerwiseSGD
 from cct_keras.models.inspection import encoder_blocks
+from cct_keras.models.inspection import matrix_weights
 from cct_keras.models.inspection import undecayed_weights
 from cct_keras.recipes.recipe import Recipe
 from cct_keras.training.build import device_type
 from cct_keras.training.build import precision_policy
+from cct_keras.training.optimizers import LayerwiseMuon
+from cct_keras.training.optimizers import Muon
 from cct_keras.training.optimizers import find_adamw
 from cct_keras.training.schedule import WarmupSchedule
 
@@ -129,20 +132,25 @@ def make_optimizer(
     if devices.mirrored and recipe.clip_norm is not None:
         # `reduced` explains why.
         options["global_clipnorm"] /= devices.replicas
-    adamw, sgd = find_adamw(), keras.optimizers.SGD
+    classes = {"adamw": find_adamw(), "muon": Muon, "sgd": keras.optimizers.SGD}
     if recipe.layer_decay < 1 or recipe.unfreeze_epochs:
-        adamw, sgd = LayerwiseAdamW, LayerwiseSGD
+        classes = {"adamw": LayerwiseAdamW, "muon": LayerwiseMuon, "sgd": LayerwiseSGD}
         options["decay"] = recipe.weight_decay
         options["layer_rates"] = _layer_rates(model, recipe, schedule)
     else:
         options["weight_decay"] = recipe.weight_decay
+    if recipe.optimizer == "sgd":
+        options |= {"momentum": 0.9, "nesterov": True}
+    else:
+        options["epsilon"] = 1e-8
+    if recipe.optimizer == "muon":
+        options["matrices"] = matrix_weights(model)
+        options |= {"matrix_lr": recipe.matrix_lr, "peak": recipe.lr}
+    optimizer_class = classes[recipe.optimizer]
     scales_loss = precision_policy(recipe.precision) == "mixed_float16"
     if devices.mirrored and not scales_loss:
-        adamw, sgd = reduced(adamw), reduced(sgd)
-    if recipe.optimizer == "adamw":
-        optimizer = adamw(schedule, epsilon=1e-8, **options)
-    else:
-        optimizer = sgd(schedule, momentum=0.9, nesterov=True, **options)
+        optimizer_class = reduced(optimizer_class)
+    optimizer = optimizer_class(schedule, **options)
     optimizer.exclude_from_weight_decay(var_list=find_undecayed(model, recipe))
     if not scales_loss:
         return optimizer
@@ -214,12 +222,8 @@ def make_loss(
             keras.losses.CategoricalCrossentropy(from_logits=True),
             keras.metrics.CategoricalAccuracy(name="accuracy"),
         )
-    loss = DistillationLoss(
-        num_classes,
-        recipe.distill or "hard",
-        tau=recipe.distill_tau,
-        weight=recipe.distill_weight,
-    )
+    kind, tau, weight = recipe.distillation
+    loss = DistillationLoss(num_classes, kind, tau=tau, weight=weight)
     return loss, DistillationAccuracy(num_classes)
 
 

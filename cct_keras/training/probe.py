@@ -132,6 +132,8 @@ def linear_probe(
     architecture = source.architecture
     if variant is not None:
         architecture = Architecture.from_variant(variant)
+    else:
+        _check_told(source)
     data = _load(
         data,
         architecture,
@@ -250,6 +252,20 @@ def _open(weights, variant, say):
         f"{parameters:,} parameters without a head{_row_text(source.row)}"
     )
     return source, variant
+
+
+def _check_told(source):
+    """Refuses weights of a file that does not tell what a model needs."""
+    lacks = pronoun = None
+    if source.architecture.arguments["num_heads"] is None:
+        lacks, pronoun = "its heads", "them"
+    elif source.positional_embedding is not None and source.architecture.grid is None:
+        lacks, pronoun = "the grid of its positions", "it"
+    if lacks is not None:
+        raise RecipeError(
+            f"{source.name} does not tell {lacks}: name {pronoun} to `convert`, and "
+            "probe the .keras file that it writes"
+        )
 
 
 def _in_words(architecture):

@@ -78,6 +78,8 @@ def measure_run(
         "fingerprint": data.fingerprint,
         "test_fingerprint": data.test_fingerprint,
     }
+    if job.lesson is not None:
+        metrics["teacher"] = job.lesson[0]
     return best, metrics, probabilities
 
 
@@ -137,6 +139,7 @@ def save_results(
             class_names=data.class_names,
             mistakes=mistakes,
             explanation=explanations[0],
+            lesson=job.lesson,
             facts=_facts(job, command),
             notes=list(data.notes),
         )

@@ -8,20 +8,21 @@ from keras import ops
 
 @keras.saving.register_keras_serializable(package="cct_keras")
 class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
-    """Warmup, then a cosine, steps or a constant rate, then a cooldown.
+    """Warmup, then a cosine, a line, steps or a constant rate, then a cooldown.
 
     At epoch t, while t is below `warmup_epochs`, the rate is
     `warmup_lr + t (lr - warmup_lr) / warmup_epochs`. After that it is
     `min_lr + (lr - min_lr) (1 + cos(pi t / epochs)) / 2` for a cosine, or
-    `lr * decay_rate ** floor(t / decay_epochs)` for steps. From `epochs` on it is
-    `min_lr`.
+    `lr * decay_rate ** floor(t / decay_epochs)` for steps. A line falls from `lr` at
+    the end of the warmup to `min_lr` at `epochs`: a triangle with the warmup. From
+    `epochs` on it is `min_lr`.
 
     Args:
         lr: Rate after the warmup.
         epochs: Length of the schedule in epochs, the warmup included.
         steps_per_epoch: Batches in an epoch.
         min_lr: Rate at the end.
-        kind: `"cosine"`, `"step"` or `"constant"`.
+        kind: `"cosine"`, `"linear"`, `"step"` or `"constant"`.
         warmup_epochs: Length of the warmup.
         warmup_lr: Rate at the start of the warmup.
         warmup: `"linear"`, or `"inverse"`: a rate of `lr / (warmup_epochs - t)`, and
@@ -93,6 +94,10 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
         if self.kind == "step":
             steps = ops.floor(epoch / self.decay_epochs)
             return self.lr * ops.power(self.decay_rate, steps)
+        if self.kind == "linear":
+            span = max(self.epochs - self.warmup_epochs, 1e-6)
+            share = (self.epochs - epoch) / span
+            return self.min_lr + (self.lr - self.min_lr) * share
         span = self.epochs
         if self.warmup == "inverse":
             epoch, span = epoch - self.warmup_epochs, span - self.warmup_epochs

@@ -129,9 +129,22 @@ def test_a_folder_that_save_pretrained_wrote(tmp_path):
     other = cct_keras.convert(path, num_heads=1)
     assert other.get_layer("block_0").num_heads == 1
 
-    whole = cct_keras.create_model(weights=path, include_preprocessing=True)
-    assert whole.get_layer("preprocessing").class_names == ("a", "b", "c")
-    assert whole.get_layer("block_0").epsilon == 1e-3
+    for place in (path, tmp_path):
+        whole = cct_keras.create_model(weights=place, include_preprocessing=True)
+        assert whole.get_layer("preprocessing").class_names == ("a", "b", "c")
+        assert whole.get_layer("block_0").epsilon == 1e-3
+
+
+def test_which_file_of_a_folder_is_taken(tmp_path):
+    case, state, config = state_and_config()
+    with pytest.raises(CheckpointError, match="is a directory, and holds no check"):
+        cct_keras.convert(tmp_path)
+    # Keras' own file, which `publish` writes beside it, is not to be converted.
+    (tmp_path / "model.keras").touch()
+    (tmp_path / "pytorch_model.bin").touch()
+    save_beside(tmp_path, "model.safetensors", state, config__json=config)
+    block = cct_keras.convert(tmp_path).get_layer("block_0")
+    assert block.num_heads == case["num_heads"]
 
 
 def test_a_config_beside_a_file_that_it_does_not_describe(tmp_path):

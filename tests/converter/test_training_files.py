@@ -38,8 +38,8 @@ OTHERS = "the weights in {!r} are taken; entry=... takes others: {}"
 # What is refused, and the lines that save its weights.
 LOAD_AND_SAVE = (
     "`x = torch.load(PATH, weights_only=False)`",
-    "`torch.save(x.state_dict() if hasattr(x, 'state_dict') else x['state_dict'], "
-    "'weights.pth')`",
+    "`torch.save(x.state_dict() if hasattr(x, 'state_dict') else x.get('state_dict') "
+    "or x['model'], 'weights.pth')`",
 )
 
 
@@ -205,6 +205,36 @@ def test_an_average_beside_the_model_below_one_module(average, caplog):
     assert_same(open_checkpoint(content).tensors, VIT)
     taken = average.partition(".")[0]
     assert [x.getMessage() for x in caplog.records] == [OTHERS.format(taken, "model")]
+    assert_same(open_checkpoint(content, entry="model").tensors, plain)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"n_averaged": np.array(3), **below("module.", VIT)},
+        {"swa": {"n_averaged": np.array(3), **below("module.", VIT)}},
+        below("model.", {"n_averaged": np.array(3), **VIT}),
+    ],
+    ids=["AveragedModel", "in an entry", "below another name"],
+)
+def test_the_count_of_an_average_is_not_needed_and_said(content, caplog):
+    caplog.set_level(logging.INFO, logger="cct_keras")
+    assert_same(open_checkpoint(content).tensors, VIT)
+    assert [x.getMessage() for x in caplog.records] == ["not needed: n_averaged"]
+
+
+def test_an_average_of_ema_pytorch(caplog):
+    """It keeps the model, its average and two counters in one entry."""
+    caplog.set_level(logging.INFO, logger="cct_keras")
+    plain = {name: array + 1 for name, array in VIT.items()}
+    counters = {"initted": np.array([True]), "step": np.array([3])}
+    average = {**below("online_model.", plain), **below("ema_model.", VIT), **counters}
+    content = {"model": plain, "ema": average}
+    assert_same(open_checkpoint(content).tensors, VIT)
+    notes = [x.getMessage() for x in caplog.records]
+    others = OTHERS.format("ema_model", "model, online_model")
+    assert notes == ["not needed: initted, step", others]
+    assert_same(open_checkpoint(average).tensors, VIT)
     assert_same(open_checkpoint(content, entry="model").tensors, plain)
 
 

@@ -111,6 +111,11 @@ def test_the_weights_of_a_model_without_head(data):
     assert found.position_similarity.shape == (4, 4, 4, 4)
     with pytest.raises(ModelError, match="the model has no head"):
         cct_keras.inspect_model(model, data)
+    any_size = small_model(
+        "CCT", input_shape=(None, None, 3), positional_embedding=None
+    )
+    with pytest.raises(ModelError, match="any size can be inspected without data only"):
+        cct_keras.inspect_model(any_size, data)
 
 
 # === From images ===

@@ -96,7 +96,9 @@ def test_the_best_is_a_fast_method(judgement):
 def test_table_and_figure(unseeing):
     judgement = unseeing["judgement"]
     lines = str(judgement).splitlines()
-    assert [line.split()[0] for line in lines] == ["method", *judgement.rows]
+    assert [line.split()[0] for line in lines] == ["method", *judgement.rows, "images"]
+    counts = [judgement.counts[column] for column in (*SHARES, "randomized")]
+    assert [int(word) for word in lines[-1].split()[1:]] == counts
     assert f"{judgement.rows['blind']['deletion']:.3f}" in lines[2]
     figure = judgement.plot()
     assert len(figure.axes) == 5
@@ -158,6 +160,34 @@ def test_random_numbers_of_others_are_left_alone(unseeing):
     """Whoever draws random numbers draws the same as without a judge between."""
     before, after = unseeing["states"]
     assert before == after
+
+
+@pytest.mark.integration
+def test_frozen_weights_are_drawn_by_the_same_seed(stripe_data):
+    """Also those that adapters freeze; a frozen model has the numbers of before."""
+
+    def judge(model, seed):
+        keras.utils.set_random_seed(seed)
+        judged = cct_keras.judge_explanations(model, stripe_data, "rollout", count=2)
+        return judged.rows["rollout"]["randomized"]
+
+    model = raw_model()
+    before = judge(model, 1)
+    model.trainable = False
+    assert judge(model, 2) == pytest.approx(before, abs=1e-4)
+    adapted = cct_keras.add_lora(raw_model(), 2)
+    assert judge(adapted, 3) == pytest.approx(judge(adapted, 4), abs=1e-4)
+
+
+@pytest.mark.integration
+@pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method")
+def test_the_integers_of_a_quantized_model_are_not_random(stripe_data):
+    model = raw_model()
+    model.quantize("int8")
+    judged = cct_keras.judge_explanations(model, stripe_data, "rollout", count=4)
+    assert judged.rows["rollout"]["randomized"] is None
+    assert judged.rows["rollout"]["deletion"] is not None
+    judged.plot()
 
 
 def test_refusals(stripe_data):

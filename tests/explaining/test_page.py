@@ -142,6 +142,15 @@ def test_a_picture_for_each_and_no_photograph_is_touched(saved, folder):
             assert image.height >= 192
 
 
+@pytest.mark.parametrize("size", [(3, 640), (640, 3), (1, 1), (50, 500)])
+def test_oblong_pictures_stay_within_a_screen(size, model, tmp_path):
+    found = cct_keras.explain(model, photo(*size), "attention", verbose=False)
+    found.save(tmp_path)
+    with Image.open(tmp_path / "image 0.map.png") as image:
+        assert 32 <= image.height <= 1280
+        assert image.width <= 2 * 1280 + 100
+
+
 def test_numbers(saved):
     explanation, page, _ = saved
     stored = np.load(page.parent / "maps.npz")

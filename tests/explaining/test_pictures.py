@@ -135,6 +135,32 @@ def test_files_folders_arrays_and_images_of_pillow(model, tmp_path):
     assert found.names == names
 
 
+def test_a_picture_is_drawn_as_the_model_sees_it(model):
+    """Whatever its numbers are: those of black and white, or a little above 1."""
+    mask = photo()[..., :1].repeat(3, axis=2) > 127
+    white = 255 * mask.astype("uint8")
+    expected = explain(model, white, "attention")
+    resized = np.where(mask, np.float32(1.0004), 0)
+    dark = mask.astype("int64")
+    for source, seen in ((mask, white), (resized, white), (dark, dark)):
+        found = explain(model, source, "attention")
+        np.testing.assert_array_equal(found.pictures[0].pixels(), seen)
+        if seen is white:
+            np.testing.assert_allclose(found.maps, expected.maps, atol=1e-5)
+
+
+@pytest.mark.parametrize("channels", [2, 4])
+def test_other_channels_than_colors_are_drawn_gray(channels, tmp_path):
+    model = raw_model(channels=channels)
+    pixels = photo(16, 16, channels=channels)
+    found = explain(model, pixels, "attention")
+    drawn = found.pictures[0].pixels()
+    assert drawn.shape == (16, 16, 1)
+    np.testing.assert_allclose(drawn[..., 0], pixels.mean(axis=-1), atol=0.51)
+    found.plot()
+    found.save(tmp_path)
+
+
 def test_gray_pictures(tmp_path):
     model = raw_model(channels=1)
     pixels = photo(32, 32, channels=1)
@@ -220,6 +246,12 @@ def test_nothing_that_can_be_read(model, tmp_path):
         explain(model, tmp_path / "empty")
     with pytest.raises(DataError, match="3 channels"):
         explain(model, photo(channels=1))
+    for bad in (np.nan, np.inf):
+        for other in (model, small_model("CCT")):
+            with pytest.raises(DataError, match="finite.*NaN or infinity"):
+                explain(other, np.full((16, 16, 3), bad, "float32"))
+    with pytest.raises(DataError, match="0 to 255. Received: 0 to 65535"):
+        explain(model, np.array([0, 65535] * 6, "uint16").reshape(2, 2, 3))
     with pytest.raises(DataError, match=r"\(16, 16, 3\).*Received: \(8, 16, 3\)"):
         explain(small_model("CCT"), images(8, 16, 3))
 

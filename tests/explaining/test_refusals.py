@@ -46,6 +46,7 @@ def coarse_figures():
     ("options", "message"),
     [
         ({"method": "rolout"}, "unknown `method` 'rolout'. Did you mean: rollout?"),
+        ({"method": "Grad-CAM"}, "unknown `method` 'Grad-CAM'. Did you mean: gradcam"),
         ({"method": "shap"}, "Known: seqpool, attention, rollout, gradient"),
         ({"target": 5}, "`target` must be a class from 0 to 4, or its name. "),
         ({"target": -1}, "Received: target=-1"),
@@ -220,7 +221,7 @@ def test_what_can_be_explained_is_before_the_error_comes(capsys, tmp_path):
     assert code == 2
     assert "none.png" in printed.err
     assert len(printed.err.splitlines()) == 1
-    assert "1 maps by gradient_rollout" in printed.out
+    assert "1 map by gradient_rollout" in printed.out
     assert (out / "index.html").is_file()
 
 
@@ -235,6 +236,13 @@ def test_the_command_line_writes_maps(capsys, tmp_path):
     found = cct_keras.explain(DIGITS, SEVEN, "attention", "7", block=0, head=1)
     np.testing.assert_allclose(numbers["token_maps"], found.token_maps, atol=1e-6)
     assert list(numbers["targets"]) == [7]
+
+
+def test_images_may_stand_behind_the_options(capsys, tmp_path):
+    words = ["--method", "rollout", "--out", str(tmp_path / "out"), SEVEN]
+    code, printed = run(capsys, DIGITS, *words)
+    assert (code, printed.err) == (0, "")
+    assert printed.out.startswith("1 map by rollout: ")
 
 
 @pytest.mark.integration

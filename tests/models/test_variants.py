@@ -7,6 +7,7 @@ from cct_keras.models.cost import variant_cost
 
 PARAMETERS = {
     "cct_2_3x2_32": 283_723,
+    "cct_2_3x3_32": 314_443,
     "cct_4_3x2_32": 482_123,
     "cct_6_3x1_32": 3_233_803,
     "cct_6_3x2_32": 3_326_923,
@@ -81,7 +82,7 @@ CLASSES = {"c100": 100, "fl": 102}
 
 def test_all_variants_are_here():
     names = cct_keras.list_models()
-    assert len(names) == len(set(names)) == 35 + 15 + 7 + 5 + 11
+    assert len(names) == len(set(names)) == 35 + 15 + 7 + 5 + 11 + 1
     assert {name.replace("_sine", "") for name in names} == set(PARAMETERS)
 
 

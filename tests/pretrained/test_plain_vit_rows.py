@@ -181,9 +181,12 @@ def test_several_weights_of_a_variant_are_named():
         cct_keras.create_model("dinov2_small", weights="dinov2_small.typo")
 
 
-def test_a_misspelled_variant_is_suggested(capsys):
-    assert main(["probe", "digits", "--weights", "dinov2_smal"]) == 2
+@pytest.mark.parametrize("name", ["dinov2_smal", "DINOv2_Small", "dinov2-small"])
+def test_a_misspelled_variant_is_suggested(name, capsys):
+    assert main(["probe", "digits", "--weights", name]) == 2
     assert "Did you mean: dinov2_small" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="Did you mean: dinov2_small"):
+        cct_keras.create_model(weights=name)
 
 
 def test_a_body_has_no_classes():

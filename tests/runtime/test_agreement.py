@@ -59,9 +59,10 @@ def test_arrays_and_images_of_pillow(file, keras_file):
     pixels = photo(50, 70)
     sources = [pixels, pixels / 255, pixels.astype("float32"), pixels.astype("int64")]
     sources += [photo(9, 9), np.zeros((4, 4, 3), bool), pixels[..., :2], pixels[:0]]
+    sources += [np.full((4, 4, 3), np.nan), pixels.astype("uint16") * 257]
     found = Classifier(file).predict(sources)
     assert_same(found, cct_keras.predict(keras_file, sources))
-    assert [i for i, row in enumerate(found) if "error" in row] == [6, 7]
+    assert [i for i, row in enumerate(found) if "error" in row] == [6, 7, 8, 9]
     image = Image.fromarray(pixels)
     assert_same(
         Classifier(file).predict([image.convert("P"), image.convert("CMYK"), image]),

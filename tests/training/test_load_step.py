@@ -184,6 +184,7 @@ def test_weights_of_a_recipe_file(start, tmp_path):
         ("gone.keras", "no such file or tag: gone.keras"),
         ("runs/gone", "no such file or tag: runs/gone"),
         ("dinov2_smal.lvd142m", "Did you mean: dinov2_small.lvd142m"),
+        ("facebook/dinov2-small", "it would be hf://facebook/dinov2-small"),
     ],
 )
 @pytest.mark.parametrize("variant", [None, "tiny_2"])

@@ -6,6 +6,7 @@ import threading
 import keras
 import numpy as np
 import pytest
+import reference
 from PIL import Image
 from runs import eager
 from runs import noise_images
@@ -584,3 +585,25 @@ def test_features_that_are_no_numbers(start, tmp_path):
 def test_a_probe_without_weights():
     with pytest.raises(RecipeError, match="needs `weights`.*Received: weights=None"):
         cct_keras.linear_probe(stripes(60), weights=None)
+
+
+@pytest.mark.parametrize(
+    ("width", "positions", "message"),
+    [
+        (24, 17, "its heads: name them to `convert`"),
+        (192, 13, "the grid of its positions: name it to `convert`"),
+    ],
+)
+def test_a_file_that_does_not_tell_everything(width, positions, message, tmp_path):
+    state = reference.random_vit_state(
+        tokens=4,
+        num_classes=3,
+        num_layers=1,
+        embedding_dim=width,
+        mlp_ratio=1,
+        patch_size=4,
+    )
+    state["pos_embed"] = np.zeros((1, positions, width), "float32")
+    np.savez(tmp_path / "mine.npz", **state)
+    with pytest.raises(RecipeError, match=rf"mine\.npz does not tell {message}"):
+        cct_keras.linear_probe(stripes(30), weights=tmp_path / "mine.npz")

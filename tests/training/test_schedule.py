@@ -73,3 +73,23 @@ def test_per_step():
 def test_constant():
     schedule = WarmupSchedule(1e-3, epochs=3, steps_per_epoch=2, kind="constant")
     assert [rate(schedule, epoch) for epoch in (0, 2, 9)] == pytest.approx([1e-3] * 3)
+
+
+@pytest.mark.backend
+def test_a_triangle():
+    schedule = WarmupSchedule(
+        0.5,
+        epochs=10,
+        steps_per_epoch=20,
+        min_lr=0.05,
+        kind="linear",
+        warmup_epochs=2.5,
+        warmup_lr=0.1,
+        per_step=True,
+    )
+    for step in range(50):
+        assert float(schedule(step)) == pytest.approx(0.1 + 0.4 * step / 50)
+    for step in range(50, 200):
+        expected = 0.5 - 0.45 * (step - 50) / 150
+        assert float(schedule(step)) == pytest.approx(expected, rel=1e-5)
+    assert float(schedule(200)) == pytest.approx(0.05)

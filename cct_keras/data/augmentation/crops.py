@@ -15,6 +15,7 @@ def random_resized_crop(
     *,
     size: tuple[int, int],
     ratio: tuple[float, float] = (3 / 4, 4 / 3),
+    mirrored=None,
 ):
     """Crops a random box, resizes it and sometimes mirrors it.
 
@@ -28,6 +29,8 @@ def random_resized_crop(
         augmentation: Its `crop_scale` and `flip` are used; no field is `"auto"`.
         size: Height and width of the result.
         ratio: Smallest and largest ratio of width to height of a box.
+        mirrored: Boolean tensor `(count,)`, which images are mirrored. By default it
+            is drawn, and `flip` is its probability.
 
     Returns:
         Images of the new size.
@@ -59,7 +62,8 @@ def random_resized_crop(
     )
     y = _sampling_ends(top, crop_height, size[0], height)
     x = _sampling_ends(left, crop_width, size[1], width)
-    mirrored = tf.random.stateless_uniform((count,), flips) < augmentation.flip
+    if mirrored is None:
+        mirrored = tf.random.stateless_uniform((count,), flips) < augmentation.flip
     boxes = tf.stack(
         [y[0], tf.where(mirrored, x[1], x[0]), y[1], tf.where(mirrored, x[0], x[1])], 1
     )
@@ -69,7 +73,7 @@ def random_resized_crop(
     return tf.image.crop_and_resize(edges, boxes, tf.range(count), size)
 
 
-def padded_crop(images, seed, augmentation: Augmentation):
+def padded_crop(images, seed, augmentation: Augmentation, *, mirrored=None):
     """Shifts images, with black around them, and sometimes mirrors them.
 
     Args:
@@ -77,6 +81,7 @@ def padded_crop(images, seed, augmentation: Augmentation):
         seed: Integer tensor `(2,)`.
         augmentation: Its `crop_padding` and `flip` are used; no field is `"auto"`.
             With `crop="none"` nothing is shifted.
+        mirrored: As for `random_resized_crop`.
 
     Returns:
         Images of the same shape.
@@ -97,9 +102,10 @@ def padded_crop(images, seed, augmentation: Augmentation):
     shape, limit = (count, 1), 2 * padding + 1
     rows = tf.random.stateless_uniform(shape, rows, 0, limit, tf.int32)
     columns = tf.random.stateless_uniform(shape, columns, 0, limit, tf.int32)
-    mirrored = tf.random.stateless_uniform(shape, flips) < augmentation.flip
+    if mirrored is None:
+        mirrored = tf.random.stateless_uniform((count,), flips) < augmentation.flip
     across = tf.range(width)
-    across = tf.where(mirrored, across[::-1], across)
+    across = tf.where(mirrored[:, None], across[::-1], across)
     sides = (padding, padding)
     padded = tf.pad(images, ((0, 0), sides, sides, (0, 0)))
     padded = tf.gather(padded, rows + tf.range(height), axis=1, batch_dims=1)

@@ -28,7 +28,10 @@ class Augmentation:
             image.
         crop_padding: Largest shift of a padded crop, as a share of the shorter side.
         flip: Probability of a horizontal flip. `"auto"` is 0.5 for color images and
-            0 for gray images, which often show characters.
+            0 for gray images, which often show characters. `"alternate"` shows every
+            image from both sides in turn, one epoch after the other, which gives more
+            in few epochs than chance does; `"alternate-color"` does so for color
+            images only.
         augment: RandAugment in timm's notation, such as `"rand-m9-mstd0.5-inc1"`;
             `"auto"` for AutoAugment's policy for CIFAR-10; `"auto-color"` for this
             policy on color images only, as gray images often show characters;
@@ -76,6 +79,8 @@ class Augmentation:
         values = {name: getattr(self, name) for name in FIELDS}
         if self.flip == "auto":
             values["flip"] = 0.5 if channels == 3 else 0.0
+        if self.flip == "alternate-color":
+            values["flip"] = "alternate" if channels == 3 else 0.0
         if self.crop == "auto":
             values["crop"] = "padded" if has_model_size else "resized"
         if self.augment == "auto-color":
@@ -89,6 +94,8 @@ FIELDS = tuple(field.name for field in dataclasses.fields(Augmentation))
 # === What is allowed ===
 
 CHOICES = {"crop": ("auto", "resized", "padded", "none")}
+# What `flip` can be beside a probability.
+FLIP_CHOICES = ("auto", "alternate", "alternate-color")
 # What `augment` can be beside timm's notation.
 AUGMENT_CHOICES = ("none", "auto", "auto-color", "keras_cv")
 # Smallest and largest value of a field.
@@ -115,9 +122,10 @@ def check_augmentation(augmentation: Augmentation) -> None:
     """
     check_fields(augmentation, CHOICES, RANGES)
     flip, augment = augmentation.flip, augmentation.augment
-    if isinstance(flip, str) and flip != "auto":
+    if isinstance(flip, str) and flip not in FLIP_CHOICES:
         raise RecipeError(
-            f"`flip` must be a probability or 'auto'. Received: flip={flip!r}"
+            f"`flip` must be a probability or one of {', '.join(FLIP_CHOICES)}. "
+            f"Received: flip={flip!r}"
         )
     low, high = augmentation.crop_scale
     if not 0 < low <= high <= 1:

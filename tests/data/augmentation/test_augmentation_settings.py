@@ -72,7 +72,7 @@ def test_every_field_is_checked():
         ({"crop": "center"}, "`crop` must be one of auto, resized, padded, none"),
         ({"crop_scale": (0.8, 0.5)}, "`crop_scale` must be two areas in"),
         ({"crop_scale": (0.0, 0.5)}, "`crop_scale` must be two areas in"),
-        ({"flip": "often"}, "`flip` must be a probability or 'auto'"),
+        ({"flip": "often"}, "`flip` must be a probability or one of auto, alt"),
         ({"flip": 1.5}, "`flip` must be from 0 to 1"),
         ({"augment": "Auto"}, "`augment` must be one of none, auto, auto-color, ker"),
         ({"augment": "rand-x"}, "'x' is not understood"),
@@ -96,6 +96,15 @@ def test_what_auto_means(channels, has_model_size, expected):
     assert found == dataclasses.replace(auto, **expected)
     # What is not "auto" stays as it is.
     assert found.resolved(channels=3, has_model_size=True) == found
+
+
+@pytest.mark.parametrize(("channels", "expected"), [(3, "alternate"), (1, 0.0)])
+def test_flips_in_turn_may_be_for_color_images_only(channels, expected):
+    everywhere, color_only = (
+        Augmentation(flip=flip).resolved(channels=channels, has_model_size=True).flip
+        for flip in ("alternate", "alternate-color")
+    )
+    assert (everywhere, color_only) == ("alternate", expected)
 
 
 def test_a_recipe_is_an_augmentation():
