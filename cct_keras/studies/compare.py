@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from cct_keras.errors import RunError
 from cct_keras.recipes.run_settings import EARLIER
 from cct_keras.run_files import METRICS
+from cct_keras.run_files import SETTINGS
 from cct_keras.studies.comparison import Comparison
 from cct_keras.studies.finished import FinishedRun
 from cct_keras.studies.finished import read_run
@@ -103,7 +104,11 @@ def _run_folders(path):
         return []
     if (path / METRICS).is_file():
         return [path]
-    return sorted((file.parent for file in path.rglob(METRICS)), key=_natural)
+    found = (file.parent for file in path.rglob(METRICS))
+    # A teacher's own run is in the folder of its student's, which may be unfinished.
+    return sorted(
+        (x for x in found if not (x.parent / SETTINGS).is_file()), key=_natural
+    )
 
 
 def _natural(path):

@@ -22,6 +22,7 @@ from cct_keras.inference.evaluate import measure
 from cct_keras.inference.forward import run_on_batch
 from cct_keras.recipes.recipe import CONVNET_TEACHER
 from cct_keras.recipes.recipe import Recipe
+from cct_keras.run_files import METRICS
 from cct_keras.training.build import normalized_images
 from cct_keras.training.build import precision_policy
 from cct_keras.training.callbacks import duration
@@ -32,7 +33,6 @@ from cct_keras.training.load import Job
 from cct_keras.training.load import try_teacher
 from cct_keras.training.results import save_weights_as_model
 from cct_keras.training.run_folder import COMPLETE
-from cct_keras.training.run_folder import METRICS
 from cct_keras.training.run_folder import NEW
 from cct_keras.training.run_folder import TEACHER
 from cct_keras.training.run_folder import TEACHER_MODEL

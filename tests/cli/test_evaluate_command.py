@@ -37,7 +37,9 @@ def test_what_is_printed(capsys, monkeypatch):
     monkeypatch.setattr(cct_keras, "evaluate", evaluate)
     flags = ["--split", "train", "--data-dir", "a"]
     assert cli.main(["evaluate", "a.keras", "digits", *flags]) == 0
-    evaluate.assert_called_once_with("a.keras", "digits", split="train", data_dir="a")
+    evaluate.assert_called_once_with(
+        "a.keras", "digits", split="train", data_dir="a", tta=None
+    )
     assert capsys.readouterr().out.splitlines() == [
         "note: images are resized",
         "images  1,797",

@@ -85,7 +85,7 @@ def test_settings(linear_probe, tmp_path, capsys):
     [
         (["--out", "probe.h5"], "--out must end in .keras. Received: probe.h5"),
         (["--out", "no/probe.keras"], "the folder no does not exist"),
-        (["--variant", "cct_2_3x2"], "Did you mean: cct_2_3x2_32"),
+        (["--variant", "cct_2_3x2"], "Did you mean: cct_2_3x3_32, cct_2_3x2_32"),
     ],
 )
 def test_refusals(flags, message, linear_probe, capsys):

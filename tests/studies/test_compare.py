@@ -173,6 +173,10 @@ def test_folders_of_folders_and_what_holds_no_run(tmp_path):
         write_run(study / "lr=0.1" / f"seed={seed}", seed=seed, lr=0.1)
     (study / "study.json").write_text("{}")
     write_run(tmp_path / "alone")
+    # Of students, one of which is under way.
+    write_run(study / "lr=0.1" / "seed=9" / "teacher")
+    write_run(study / "lr=0.1" / "seed=8" / "teacher")
+    (study / "lr=0.1" / "seed=8" / "run.json").write_text("{}")
     (tmp_path / "empty").mkdir()
     (tmp_path / "notes.txt").write_text("mine")
     names = ("alone", "study", "study/lr=0.1/seed=9", "empty", "notes.txt")
