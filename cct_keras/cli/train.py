@@ -68,7 +68,13 @@ TOPICS = {
         "lora_alpha",
         "lora_targets",
     ),
-    "distillation": ("distill_tau", "distill_weight", "teacher_views"),
+    "distillation": (
+        "distill_tau",
+        "distill_weight",
+        "teacher_views",
+        "teacher_epochs",
+        "teacher_share",
+    ),
 }
 
 
@@ -172,13 +178,14 @@ def _add_teacher(parser):
         "--teacher",
         metavar="MODEL",
         help="learn from this model too: a .keras file, a run folder, or VARIANT.TAG "
-        "of known weights (default: none)",
+        "of known weights; or `convnet`, a small convnet that is trained first, on the "
+        "same images (default: none)",
     )
     group.add_argument(
         "--distill",
         metavar="hard|soft",
         help="learn from the teacher's likeliest class, or from its probabilities "
-        "(default: hard, with --teacher)",
+        "(default: hard, with --teacher convnet soft)",
     )
 
 

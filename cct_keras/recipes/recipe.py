@@ -17,10 +17,15 @@ from cct_keras.models.variants import SIZES
 from cct_keras.models.variants import VARIANTS
 from cct_keras.spelling import did_you_mean
 
+# The teacher that is trained for a run.
+CONVNET_TEACHER = "convnet"
 # How a student can learn from its teacher, and the defaults of "soft".
 DISTILL_KINDS = ("hard", "soft")
 DISTILL_TAU = 3.0
 DISTILL_WEIGHT = 0.1
+# Kind, temperature and weight for a teacher that knows no more images than the student,
+# and knows those by heart: its likeliest class is the label, its doubts are the lesson.
+CONVNET_DISTILLATION = ("soft", DISTILL_TAU, 0.9)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,9 +103,16 @@ class Recipe(Augmentation):
         lora_targets: Layers that get an adapter: `"qkv"`, `"proj"`, `"linear1"` and
             `"linear2"`, or in one block only, as `"block_0/qkv"`.
         teacher: Model to learn from beside the labels: a file, the folder of a run,
-            or `VARIANT.TAG` of known weights.
-        distill: What is learned from the teacher: its likeliest class (`"hard"`, the
-            default) or all its probabilities (`"soft"`).
+            or `VARIANT.TAG` of known weights; or `"convnet"`, a small convnet that is
+            trained first, on the same images.
+        teacher_epochs: Epochs of the teacher `"convnet"`; by default the number of
+            images decides.
+        teacher_share: Share of a budget of time that goes to the teacher `"convnet"`;
+            without a budget, or with `teacher_epochs`, it decides nothing.
+        distill: What is learned from the teacher: its likeliest class (`"hard"`) or
+            all its probabilities (`"soft"`). By default it is the class; from the
+            teacher `"convnet"` it is the probabilities, with a temperature of 3 and a
+            weight of 0.9.
         distill_tau: Temperature of the probabilities in `"soft"` distillation.
         distill_weight: Weight of the teacher in `"soft"` distillation; in `"hard"`
             distillation it is 1/2.
@@ -155,6 +167,8 @@ class Recipe(Augmentation):
     lora_alpha: float | None = None
     lora_targets: str = "qkv,proj,linear1,linear2"
     teacher: str | None = None
+    teacher_epochs: int | None = None
+    teacher_share: float = 0.25
     distill: str | None = None
     distill_tau: float = DISTILL_TAU
     distill_weight: float = DISTILL_WEIGHT
@@ -165,6 +179,13 @@ class Recipe(Augmentation):
         for name in FIELDS:
             object.__setattr__(self, name, _parse(name, getattr(self, name)))
         _check(self)
+
+    @property
+    def distillation(self) -> tuple[str, float, float]:
+        """Kind, temperature and weight of the distillation from the teacher."""
+        if self.distill is None and self.teacher == CONVNET_TEACHER:
+            return CONVNET_DISTILLATION
+        return self.distill or "hard", self.distill_tau, self.distill_weight
 
     @property
     def total_epochs(self) -> int:
@@ -213,6 +234,8 @@ RANGES = {
     "lora_alpha": (1e-9, math.inf),
     "distill_tau": (1e-9, math.inf),
     "distill_weight": (0, 1),
+    "teacher_epochs": (1, math.inf),
+    "teacher_share": (0, 1),
     "teacher_views": (0, math.inf),
 }
 
@@ -358,6 +381,13 @@ def _check_distillation(recipe):
             f"`{changed[0]}` needs a `teacher`. "
             f"Received: {changed[0]}={getattr(recipe, changed[0])!r}, teacher=None"
         )
+    for name in ("teacher_epochs", "teacher_share"):
+        value = getattr(recipe, name)
+        if value != FIELDS[name].default and recipe.teacher != CONVNET_TEACHER:
+            raise RecipeError(
+                f"`{name}` is for teacher={CONVNET_TEACHER!r}, which is trained first. "
+                f"Received: {name}={value!r}, teacher={recipe.teacher!r}"
+            )
     for name in ("distill_tau", "distill_weight"):
         if name in changed and recipe.distill != "soft":
             raise RecipeError(

@@ -32,6 +32,7 @@ def write_report(
     class_names: Sequence[str],
     mistakes: Sequence[Mistake] = (),
     explanation: Explanation | None = None,
+    lesson: tuple[Mapping, Sequence[Mapping]] | None = None,
     facts: Mapping[str, str],
     notes: Sequence[str],
 ) -> None:
@@ -51,12 +52,14 @@ def write_report(
         mistakes: Mistakes to show.
         explanation: Where the model looked in them, in the same order; needed if there
             are any.
+        lesson: Metrics and history of the teacher, if one was trained for the run.
         facts: How the run can be repeated: command, versions, recipe.
         notes: Paragraphs at the end of the report.
     """
     test = metrics["test"]
     sections = [
         _curves(history, (metrics.get("validation") or {}).get("epoch")),
+        _teacher(lesson),
         _confusion(test, class_names),
         _per_class(test),
         _calibration(test),
@@ -103,11 +106,33 @@ def _tiles(metrics):
 
 
 def _curves(history, best_epoch):
+    figure = _curves_figure(history, best_epoch, "Learning curves")
+    return figure and section("Learning curves", figure)
+
+
+def _curves_figure(history, best_epoch, label):
     try:
         figure = figures.learning_curves(history, best_epoch)
     except NothingToDraw:
         return ""
-    return section("Learning curves", figure_element(figure, "svg", "Learning curves"))
+    return figure_element(figure, "svg", label)
+
+
+def _teacher(lesson):
+    if lesson is None:
+        return ""
+    metrics, history = lesson
+    validation = metrics["validation"]
+    return section(
+        "Teacher",
+        f"<p>A convnet of {_quantity(metrics['parameters'])} parameters was trained "
+        f"first, on the same images: {metrics['epochs']} "
+        f"{'epoch' if metrics['epochs'] == 1 else 'epochs'} in "
+        f"{_duration(metrics['seconds'])}. It is right for "
+        f"{_percent(metrics['test']['top1'])} of the test images and "
+        f"{_percent(validation['top1'])} of the validation images.</p>",
+        _curves_figure(history, validation["epoch"], "Learning curves of the teacher"),
+    )
 
 
 def _confusion(test, class_names):

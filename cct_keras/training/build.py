@@ -187,7 +187,8 @@ def learning_lines(model: keras.Model, recipe: Recipe) -> Iterator[str]:
         start = "" if recipe.weights is None else f" from {recipe.weights}"
         yield f"training {trained:,} of {all_of_them:,} parameters{start}"
     if recipe.teacher is not None:
-        yield f"{recipe.distill or 'hard'} distillation from {recipe.teacher}"
+        kind, _, _ = recipe.distillation
+        yield f"{kind} distillation from {recipe.teacher}"
 
 
 def count_trained(model: keras.Model) -> int:

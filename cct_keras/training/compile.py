@@ -214,12 +214,8 @@ def make_loss(
             keras.losses.CategoricalCrossentropy(from_logits=True),
             keras.metrics.CategoricalAccuracy(name="accuracy"),
         )
-    loss = DistillationLoss(
-        num_classes,
-        recipe.distill or "hard",
-        tau=recipe.distill_tau,
-        weight=recipe.distill_weight,
-    )
+    kind, tau, weight = recipe.distillation
+    loss = DistillationLoss(num_classes, kind, tau=tau, weight=weight)
     return loss, DistillationAccuracy(num_classes)
 
 

@@ -5,7 +5,6 @@ import keras
 from cct_keras.data.pipeline import steps_per_epoch
 from cct_keras.distillation.stored_answers import StoredAnswers
 from cct_keras.errors import RunError
-from cct_keras.pretrained.source import RUN_MODEL
 from cct_keras.training.callbacks import Progress
 from cct_keras.training.callbacks import Record
 from cct_keras.training.callbacks import StopOnNaN
@@ -41,7 +40,7 @@ def make_record(
 
     def publish(best):
         with job.devices.local():
-            save_weights_as_model(folder, final, best, RUN_MODEL)
+            save_weights_as_model(folder, final, best, folder.model)
 
     batch_size = min(job.recipe.batch_size, len(job.data.train))
     return Record(
@@ -56,7 +55,12 @@ def make_record(
 
 
 def fit_model(
-    job: Job, model: keras.Model, record: Record, callbacks: tuple = ()
+    job: Job,
+    model: keras.Model,
+    record: Record,
+    callbacks: tuple = (),
+    *,
+    advice: str | None = None,
 ) -> None:
     """Trains a compiled model from the last snapshot, if there is one, to the end.
 
@@ -65,6 +69,8 @@ def fit_model(
         model: The model, compiled by `compile_model`.
         record: Keeps the history and the best weights, and restores a snapshot.
         callbacks: Further Keras callbacks.
+        advice: What to try if the loss is not a number; by default fields of the
+            recipe.
 
     Raises:
         RunError: The loss is not a number, or another machine is lost.
@@ -86,7 +92,7 @@ def fit_model(
                 steps_per_epoch=steps_per_epoch(len(job.data.train), recipe.batch_size),
                 shuffle=False,
                 validation_data=_validation_pipeline(job),
-                callbacks=[*_own_callbacks(job, record), *callbacks],
+                callbacks=[*_own_callbacks(job, record, advice), *callbacks],
                 verbose=0,
             )
     except (ValueError, RuntimeError) as error:
@@ -128,11 +134,12 @@ def _validation_pipeline(job):
     )
 
 
-def _own_callbacks(job, record):
+def _own_callbacks(job, record, advice):
     recipe = job.recipe
     yield StopOnNaN(
-        f"a lower rate (lr={recipe.lr / 3:.1e}), clip_norm=1 or precision='float32', "
-        "each with restart=True"
+        advice
+        or f"a lower rate (lr={recipe.lr / 3:.1e}), clip_norm=1 or "
+        "precision='float32', each with restart=True"
     )
     yield record
     if recipe.ema is not None:

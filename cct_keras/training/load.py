@@ -25,6 +25,7 @@ from cct_keras.pretrained.source import RUN_MODEL
 from cct_keras.pretrained.source import WeightSource
 from cct_keras.pretrained.source import names_tag
 from cct_keras.pretrained.source import open_weights
+from cct_keras.recipes.recipe import CONVNET_TEACHER
 from cct_keras.recipes.recipe import Recipe
 from cct_keras.recipes.rows import find_recipe
 from cct_keras.recipes.run_settings import recipe_settings
@@ -44,6 +45,8 @@ class Job:
         devices: The devices that compute.
         verbose: Whether to show the progress.
         log: Called with each line that is shown.
+        lesson: How the teacher was trained, if it was trained for this run: the
+            values of its `metrics.json`, and its history.
     """
 
     data: Dataset
@@ -54,6 +57,7 @@ class Job:
     devices: Devices
     verbose: bool
     log: Callable[[str], None]
+    lesson: tuple[dict, list[dict]] | None = None
 
     @property
     def settings(self) -> dict:
@@ -438,7 +442,8 @@ def load_teacher(teacher, recipe: Recipe):
         recipe: The recipe.
 
     Returns:
-        A model or a function; `None` if there is no teacher.
+        A model or a function; `None` if there is no teacher, or none before the run
+        trains it.
 
     Example:
 
@@ -446,6 +451,8 @@ def load_teacher(teacher, recipe: Recipe):
     (None, 10)
     """
     teacher = recipe.teacher if teacher is None else teacher
+    if teacher == CONVNET_TEACHER:
+        return None
     if not _is_path(teacher):
         return teacher
     try:

@@ -77,6 +77,8 @@ def measure_run(
         "data": data.name,
         "fingerprint": data.fingerprint,
     }
+    if job.lesson is not None:
+        metrics["teacher"] = job.lesson[0]
     return best, metrics, probabilities
 
 
@@ -135,6 +137,7 @@ def save_results(
             class_names=data.class_names,
             mistakes=mistakes,
             explanation=explanations[0],
+            lesson=job.lesson,
             facts=_facts(job, command),
             notes=list(data.notes),
         )

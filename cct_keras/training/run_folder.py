@@ -28,6 +28,9 @@ LAST_MODEL = "last.keras"
 REPORT = "report.html"
 SNAPSHOTS = "snapshots"
 TENSORBOARD = "tensorboard"
+# Of a teacher that is trained for the run: the folder of its own run, and its model.
+TEACHER = "teacher"
+TEACHER_MODEL = "teacher.keras"
 HISTORY = "history.csv"
 OWN_FILES = (
     METRICS,
@@ -38,6 +41,8 @@ OWN_FILES = (
     HISTORY,
     SNAPSHOTS,
     TENSORBOARD,
+    TEACHER,
+    TEACHER_MODEL,
 )
 KEPT_SNAPSHOTS = 2
 
@@ -52,6 +57,7 @@ class RunFolder:
 
     Args:
         path: The folder. Entering the context makes it if it does not exist.
+        model: File of the trained model, seen from the folder.
 
     Example:
 
@@ -60,8 +66,9 @@ class RunFolder:
     False
     """
 
-    def __init__(self, path):
+    def __init__(self, path, model: str = RUN_MODEL):
         self.path = pathlib.Path(path)
+        self.model = model
         self._lock = None
 
     def __enter__(self):
@@ -146,7 +153,11 @@ class RunFolder:
 
     def is_complete(self) -> bool:
         """Whether the folder holds the results of a run."""
-        return (self.path / METRICS).is_file() and (self.path / RUN_MODEL).is_file()
+        return (self.path / METRICS).is_file() and (self.path / self.model).is_file()
+
+    def recorded_settings(self) -> dict | None:
+        """The settings of the run in the folder, or `None` if there is none."""
+        return self._read_json(self.path / SETTINGS)
 
     def resumable_settings(self) -> dict:
         """The settings of a run that does not need the weights it started from.
@@ -155,7 +166,7 @@ class RunFolder:
             The settings of the run in the folder, if it is complete or has a snapshot
             to go on from, and else an empty dictionary.
         """
-        settings = self._read_json(self.path / SETTINGS)
+        settings = self.recorded_settings()
         goes_on = self.is_complete() or self.has_snapshot()
         return settings if settings is not None and goes_on else {}
 

@@ -12,6 +12,7 @@ from cct_keras.distillation.losses import two_heads
 from cct_keras.distributed.devices import find_devices
 from cct_keras.notes import collected_notes
 from cct_keras.pretrained.source import RUN_MODEL
+from cct_keras.recipes.recipe import CONVNET_TEACHER
 from cct_keras.recipes.recipe import Recipe
 from cct_keras.training.build import build_model
 from cct_keras.training.build import count_trained
@@ -29,6 +30,7 @@ from cct_keras.training.run_folder import COMPLETE
 from cct_keras.training.run_folder import NEW
 from cct_keras.training.run_folder import RunFolder
 from cct_keras.training.run_folder import begin_run
+from cct_keras.training.teacher import with_trained_teacher
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +98,9 @@ def train(
         teacher: A model to learn from beside the labels, see `Recipe.distill`: a
             Keras model, its file, the folder of a run, `VARIANT.TAG`, or a function
             from images, `(batch, height, width, channels)` with values from 0 to 255,
-            to logits or probabilities. It does not become a part of the trained model.
+            to logits or probabilities. With `"convnet"` a small convnet is trained
+            first, on the same images, and kept in `out`. A teacher does not become a
+            part of the trained model.
         out: Folder for the model, the snapshots, the logs and the report. With `None`
             nothing is written.
         image_size: Side, or height and width, of the model's images.
@@ -168,6 +172,8 @@ def train(
             job.say(f"{out} is complete; restart=True trains anew")
             devices.disband()
             return _complete_run(folder, data) if devices.is_first else None
+        if recipe.teacher == CONVNET_TEACHER:
+            job = with_trained_teacher(job, folder)
 
         # === Build and compile ===
         keras.utils.set_random_seed(seed)

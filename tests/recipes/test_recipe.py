@@ -82,6 +82,12 @@ def test_a_recipe_is_frozen():
         ({"lora_rank": 2, "freeze": "body"}, "leaves nothing for `lora_rank`"),
         ({"distill": "hard"}, "`distill` needs a `teacher`. Received: distill='hard'"),
         ({"teacher_views": 2}, "`teacher_views` needs a `teacher`."),
+        ({"teacher_epochs": 2}, "`teacher_epochs` is for teacher='convnet'.*=None"),
+        (
+            {"teacher": "x.keras", "teacher_share": 0.5},
+            "`teacher_share` is for teacher='convnet'.*'x.keras'",
+        ),
+        ({"teacher": "convnet", "teacher_epochs": 0}, "`teacher_epochs` must be 1 or"),
         ({"teacher": "x", "distill": "firm"}, "`distill` must be one of hard, soft."),
         ({"teacher": "x", "distill_tau": 2}, "is for distill='soft'.*distill=None"),
         (

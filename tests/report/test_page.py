@@ -244,3 +244,21 @@ def test_the_page_of_suspects(tmp_path):
     assert not {"script", "a"} & {tag for tag, _ in page.tags}
     write_mistakes(path, [], None, checked=3)
     assert "There is none" in Page(path.read_text("utf-8")).text
+
+
+def test_the_teacher_of_the_run(tmp_path):
+    test = {"top1": 0.625, "top1_ci95": [0.5, 0.7], "loss": 1.2, "count": 40}
+    metrics = {
+        "test": test,
+        "validation": {**test, "top1": 0.75, "epoch": 2},
+        "epochs": 2,
+        "seconds": 61.0,
+        "parameters": 498_680,
+    }
+    page = written(tmp_path / "report.html", lesson=(metrics, HISTORY))
+    assert page.open == []
+    words = " ".join(page.text.split())
+    assert "A convnet of 498.68 k parameters was trained first" in words
+    assert "2 epochs in 1 min 01 s." in words
+    assert "62.50 % of the test images and 75.00 % of the validation images" in words
+    assert "Learning curves of the teacher" in (tmp_path / "report.html").read_text()

@@ -137,6 +137,19 @@ def test_the_loss_with_a_teacher():
     assert (loss.kind, loss.tau, loss.weight) == ("soft", 2, 0.4)
 
 
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, ("soft", 3.0, 0.9)),
+        ({"distill": "hard"}, ("hard", 3.0, 0.1)),
+        ({"distill": "soft", "distill_tau": 2}, ("soft", 2.0, 0.1)),
+    ],
+)
+def test_what_is_learned_from_the_convnet(fields, expected):
+    loss, _ = make_loss(Recipe(teacher="convnet", **fields), 3)
+    assert (loss.kind, loss.tau, loss.weight) == expected
+
+
 def test_blocks_that_are_computed_again(data):
     assert [x.remat for x in encoder_blocks(compiled(data, remat=True))] == [True] * 2
     assert [x.remat for x in encoder_blocks(compiled(data))] == [False] * 2
