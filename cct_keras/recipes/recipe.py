@@ -25,7 +25,7 @@ DISTILL_TAU = 3.0
 DISTILL_WEIGHT = 0.1
 # Kind, temperature and weight for a teacher that knows no more images than the student,
 # and knows those by heart: its likeliest class is the label, its doubts are the lesson.
-CONVNET_DISTILLATION = ("soft", 1.0, 0.9)
+CONVNET_DISTILLATION = ("soft", DISTILL_TAU, 0.9)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -115,7 +115,7 @@ class Recipe(Augmentation):
             without a budget, or with `teacher_epochs`, it decides nothing.
         distill: What is learned from the teacher: its likeliest class (`"hard"`) or
             all its probabilities (`"soft"`). By default it is the class; from the
-            teacher `"convnet"` it is the probabilities, with a temperature of 1 and a
+            teacher `"convnet"` it is the probabilities, with a temperature of 3 and a
             weight of 0.9.
         distill_tau: Temperature of the probabilities in `"soft"` distillation.
         distill_weight: Weight of the teacher in `"soft"` distillation; in `"hard"`

@@ -140,7 +140,7 @@ def test_the_loss_with_a_teacher():
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({}, ("soft", 1.0, 0.9)),
+        ({}, ("soft", 3.0, 0.9)),
         ({"distill": "hard"}, ("hard", 3.0, 0.1)),
         ({"distill": "soft", "distill_tau": 2}, ("soft", 2.0, 0.1)),
     ],
