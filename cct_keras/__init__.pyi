@@ -42,6 +42,7 @@ from cct_keras.publishing.publish import Publication as Publication
 from cct_keras.publishing.publish import publish as publish
 from cct_keras.recipes.recipe import Recipe as Recipe
 from cct_keras.recipes.rows import list_recipes as list_recipes
+from cct_keras.training.plan import Plan as Plan
 from cct_keras.training.probe import linear_probe as linear_probe
 from cct_keras.training.train import Run as Run
 from cct_keras.training.train import train as train

@@ -27,6 +27,7 @@ def compile_model(
     num_classes: int,
     jit: bool | None = None,
     devices: Devices | None = None,
+    clocked: bool = False,
 ) -> WarmupSchedule:
     """Compiles a model that returns logits, as a recipe says.
 
@@ -37,6 +38,7 @@ def compile_model(
         num_classes: Number of classes.
         jit: Whether to compile with XLA; `None` decides by the machine.
         devices: The devices of the run; the model was built in their scope.
+        clocked: Whether `FollowClock` sets what otherwise depends on the step.
 
     Returns:
         The schedule, which gives the learning rate of each step.
@@ -54,7 +56,7 @@ def compile_model(
     for block in encoder_blocks(model):
         block.remat = recipe.remat
     model.compile(
-        optimizer=make_optimizer(model, recipe, schedule, devices),
+        optimizer=make_optimizer(model, recipe, schedule, devices, clocked=clocked),
         loss=loss,
         # Weighted, because validation on several devices pads its batches with
         # images whose weight is zero.
@@ -97,7 +99,12 @@ def make_schedule(recipe: Recipe, images: int) -> WarmupSchedule:
 
 
 def make_optimizer(
-    model: keras.Model, recipe: Recipe, schedule: WarmupSchedule, devices: Devices
+    model: keras.Model,
+    recipe: Recipe,
+    schedule: WarmupSchedule,
+    devices: Devices,
+    *,
+    clocked: bool = False,
 ) -> keras.optimizers.Optimizer:
     """The optimizer of a recipe.
 
@@ -106,6 +113,8 @@ def make_optimizer(
         recipe: The recipe.
         schedule: Its learning rates.
         devices: The devices of the run.
+        clocked: Whether the learning rate, the momentum of averaged weights and the
+            time at which layers begin to learn are variables, which somebody assigns.
 
     Returns:
         A Keras optimizer.
@@ -134,15 +143,22 @@ def make_optimizer(
         adamw, sgd = LayerwiseAdamW, LayerwiseSGD
         options["decay"] = recipe.weight_decay
         options["layer_rates"] = _layer_rates(model, recipe, schedule)
+        options["clocked"] = clocked
     else:
         options["weight_decay"] = recipe.weight_decay
     scales_loss = precision_policy(recipe.precision) == "mixed_float16"
     if devices.mirrored and not scales_loss:
         adamw, sgd = reduced(adamw), reduced(sgd)
+    rate = float(schedule(0)) if clocked else schedule
     if recipe.optimizer == "adamw":
-        optimizer = adamw(schedule, epsilon=1e-8, **options)
+        optimizer = adamw(rate, epsilon=1e-8, **options)
     else:
-        optimizer = sgd(schedule, momentum=0.9, nesterov=True, **options)
+        optimizer = sgd(rate, momentum=0.9, nesterov=True, **options)
+    if clocked and recipe.ema is not None:
+        # A number would be a constant of the compiled step.
+        optimizer.ema_momentum = optimizer.add_variable(
+            (), keras.initializers.Constant(recipe.ema), name="ema_momentum"
+        )
     optimizer.exclude_from_weight_decay(var_list=find_undecayed(model, recipe))
     if not scales_loss:
         return optimizer

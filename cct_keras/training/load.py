@@ -44,6 +44,7 @@ class Job:
         devices: The devices that compute.
         verbose: Whether to show the progress.
         log: Called with each line that is shown.
+        minutes: Minutes that the run may take; `None` if the recipe counts its epochs.
     """
 
     data: Dataset
@@ -54,6 +55,7 @@ class Job:
     devices: Devices
     verbose: bool
     log: Callable[[str], None]
+    minutes: float | None = None
 
     @property
     def settings(self) -> dict:
@@ -66,6 +68,7 @@ class Job:
             "mean": self.data.mean,
             "std": self.data.std,
             "seed": self.seed,
+            "minutes": self.minutes,
             "backend": keras.config.backend(),
             # The recipe has the path of a teacher, where another model may be by now.
             "teacher_name": self.teacher and self.teacher.name,
@@ -93,6 +96,7 @@ def load_job(
     data_dir=None,
     seed: int = 0,
     devices: Devices | None = None,
+    minutes: float | None = None,
     verbose: bool = False,
     log: Callable[[str], None] | None = None,
 ) -> Job:
@@ -110,6 +114,7 @@ def load_job(
         seed: Seed of the run.
         devices: The devices that compute. If something is wrong, the other machines
             are told.
+        minutes: Minutes that the run may take.
         verbose: Whether to show the progress.
         log: Called with each line that is shown; by default they are printed.
 
@@ -130,13 +135,46 @@ def load_job(
         )
         data, recipe = match_weights(data, recipe, source, recorded)
         devices.check(recipe, len(data.train))
+        check_time(recipe, minutes, devices)
         teacher = try_teacher(teacher, data, recipe, seed=seed, shard=devices.shard)
     except Exception as error:
         devices.fail(error)
         raise
     verbose = verbose and devices.is_first
     log = log or functools.partial(print, flush=True)
-    return Job(data, recipe, source, teacher, seed, devices, verbose, log)
+    return Job(data, recipe, source, teacher, seed, devices, verbose, log, minutes)
+
+
+def check_time(recipe: Recipe, minutes: float | None, devices: Devices) -> None:
+    """Refuses what a time limit, or measuring, does not go together with.
+
+    Args:
+        recipe: The recipe.
+        minutes: Minutes that the run may take.
+        devices: The devices of the run.
+
+    Example:
+
+    >>> check_time(Recipe(precision="auto"), 20, Devices())
+    """
+    if devices.hosts > 1:
+        # Each machine would measure something else, and stop at another step.
+        if minutes is not None:
+            raise RecipeError(
+                "several machines cannot agree on the time: use `epochs`. "
+                f"Received: minutes={minutes:g}"
+            )
+        if recipe.precision == "auto":
+            raise RecipeError(
+                "several machines cannot measure together: name a precision. "
+                "Received: precision='auto'"
+            )
+    if minutes is not None and recipe.teacher_views and recipe.mix_off_epoch:
+        raise RecipeError(
+            "with `minutes` mixing ends at a time, and cannot where epochs are "
+            "repeated: use teacher_views=0 or mix_off_epoch=0. "
+            f"Received: teacher_views={recipe.teacher_views}"
+        )
 
 
 # === Recipe and weights ===

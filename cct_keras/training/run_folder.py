@@ -8,6 +8,7 @@ spoil what was there before.
 import contextlib
 import csv
 import json
+import os
 import pathlib
 import shutil
 import zipfile
@@ -29,6 +30,10 @@ REPORT = "report.html"
 SNAPSHOTS = "snapshots"
 TENSORBOARD = "tensorboard"
 HISTORY = "history.csv"
+# Seconds that a run with a time limit has taken.
+CLOCK = "clock.json"
+# Entry of the settings with what a run decided at its beginning, such as its precision.
+PLAN = "plan"
 OWN_FILES = (
     METRICS,
     RUN_MODEL,
@@ -36,6 +41,7 @@ OWN_FILES = (
     REPORT,
     MISTAKES_PAGE,
     HISTORY,
+    CLOCK,
     SNAPSHOTS,
     TENSORBOARD,
 )
@@ -115,6 +121,8 @@ class RunFolder:
             self._check_weights_remain(settings.get("weights"))
             self._clear()
         recorded = self._read_json(self.path / SETTINGS)
+        if recorded is not None:
+            recorded.pop(PLAN, None)
         if recorded is not None and differing_settings(recorded, settings):
             raise RunError(
                 f"{self.path} holds a run with other settings "
@@ -224,6 +232,50 @@ class RunFolder:
         """Paths of the snapshots, the newest first."""
         return sorted((self.path / SNAPSHOTS).glob("epoch_*.npz"), reverse=True)
 
+    # === Plan and time ===
+
+    def read_plan(self) -> dict:
+        """What a run decided at its beginning; empty if it has not yet."""
+        return (self._read_json(self.path / SETTINGS) or {}).get(PLAN, {})
+
+    def record_plan(self, **decisions) -> None:
+        """Records what a run decided at its beginning, beside its settings.
+
+        Args:
+            **decisions: Plain JSON values, which are added to those on record.
+        """
+        settings = self._read_json(self.path / SETTINGS) or {}
+        plan = {**settings.get(PLAN, {}), **decisions}
+        try:
+            self.write_json(SETTINGS, {**settings, PLAN: plan})
+        except OSError as error:
+            raise RunError(f"cannot write to {self.path}: {error}") from error
+
+    def read_seconds(self) -> float:
+        """Seconds that earlier sessions of a run with a time limit have taken."""
+        try:
+            return float(json.loads((self.path / CLOCK).read_text())["seconds"])
+        except (OSError, ValueError, KeyError, TypeError):
+            # The snapshots know the time as well.
+            return 0.0
+
+    def write_seconds(self, seconds: float) -> None:
+        """Writes the seconds that a run has taken, if that is possible.
+
+        Args:
+            seconds: The seconds.
+        """
+        temporary = self.path / f"{TEMPORARY}{CLOCK}"
+        # Without waiting for the disk, as it is written again and again.
+        with contextlib.suppress(OSError):
+            temporary.write_text(json.dumps({"seconds": round(seconds, 3)}) + "\n")
+            os.replace(temporary, self.path / CLOCK)
+
+    def forget(self) -> None:
+        """Removes what a run has written that could not begin."""
+        for name in (SETTINGS, CLOCK):
+            (self.path / name).unlink(missing_ok=True)
+
     # === Other files ===
 
     def write_json(self, name: str, values: dict) -> None:
@@ -254,7 +306,9 @@ class RunFolder:
         with (self.path / HISTORY).open(newline="") as file:
             return [
                 {
-                    name: int(value) if name == "epoch" else float(value)
+                    name: int(value)
+                    if name == "epoch" and "." not in value
+                    else float(value)
                     for name, value in row.items()
                     if value
                 }
