@@ -6,6 +6,7 @@ With `precision="auto"` this is done for each precision, and the fastest one sta
 import dataclasses
 
 import keras
+import numpy as np
 
 from cct_keras.distillation.losses import two_heads
 from cct_keras.notes import collected_notes
@@ -40,6 +41,8 @@ class Assembled:
         schedule: The learning rate of each step.
         recipe: The recipe, with the precision that was chosen.
         notes: What a user should know about the weights.
+        random_states: States of torch's generators at the first step, if it was
+            measured.
     """
 
     model: keras.Model
@@ -47,6 +50,7 @@ class Assembled:
     schedule: WarmupSchedule
     recipe: Recipe
     notes: tuple[str, ...]
+    random_states: tuple[np.ndarray, ...] = ()
 
 
 def assemble_run(
@@ -138,20 +142,24 @@ def assemble_fastest(
     Returns:
         What is trained, and the seconds of a step in each precision.
     """
-    candidates, seconds = {}, {}
+    candidates, states, seconds = {}, {}, {}
     for _ in range(TURNS):
         for precision in CANDIDATES if device_type() == "cpu" else GPU_CANDIDATES:
             if precision not in candidates:
                 candidate = _in_precision(job, precision)
                 candidates[precision] = assemble(candidate, source, jit=jit)
-            step, _ = measure_step(
+            found = measure_step(
                 candidates[precision].student,
                 batches.training(),
                 job.devices,
                 seconds=SECONDS_OF_A_TURN,
             )
-            seconds[precision] = min(step, seconds.get(precision, step))
-    return candidates[fastest(seconds)], seconds
+            states.setdefault(precision, tuple(found.random_states))
+            best = seconds.get(precision, found.seconds)
+            seconds[precision] = min(best, found.seconds)
+    chosen = fastest(seconds)
+    assembled = candidates[chosen]
+    return dataclasses.replace(assembled, random_states=states[chosen]), seconds
 
 
 def precision_note(seconds: dict[str, float]) -> str:

@@ -113,6 +113,14 @@ class Record(keras.callbacks.Callback):
         if self.folder is not None:
             self._save(epoch + 1)
 
+    def start_from(self, random_states: list[np.ndarray]) -> None:
+        """Lets the first step draw what it draws in a run that nobody has measured.
+
+        Args:
+            random_states: States of torch's generators. Those of a snapshot stay.
+        """
+        self._random_states = self._random_states or random_states
+
     @property
     def epoch(self) -> int | float:
         """Epochs that are complete; with a share of one if it was ended before."""

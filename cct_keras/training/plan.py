@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 import keras
+import numpy as np
 
 from cct_keras.inference.forward import run_on_batch
 from cct_keras.recipes.expectations import Expectation
@@ -49,12 +50,14 @@ class Times:
         validation: Seconds of a validation.
         snapshot: Seconds of a snapshot.
         finish: Seconds of the test, the report and the files.
+        random_states: As `MeasuredStep` has them.
     """
 
     step: float
     validation: float
     snapshot: float
     finish: float
+    random_states: list[np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +119,7 @@ def measure_times(
     limit = MOST_SECONDS
     if job.minutes is not None:
         limit = min(limit, MEASURING_SHARE * 60 * job.minutes)
-    step, _ = measure_step(
+    step = measure_step(
         assembled.student, batches.training(first_step), job.devices, seconds=limit
     )
     images = len(data.validation)
@@ -138,7 +141,7 @@ def measure_times(
         finish += REPORT_SECONDS
         tested += len(data.train) + images + EXPLAINED_IMAGES
     finish = load * finish + tested * compute
-    return Times(step, validation, snapshot, finish)
+    return Times(step.seconds, validation, snapshot, finish, step.random_states)
 
 
 def _time_answers(model, images):
@@ -183,6 +186,7 @@ def plan_run(
         RunError: There is no time for a single step.
     """
     pace, folder, done = record.pace, record.folder, len(record.history)
+    record.start_from(list(assembled.random_states))
     if done and pace is not None:
         pace.budget = Budget(**folder.read_plan()["budget"])
         left = max(0, pace.budget.seconds - pace.clock.seconds)
@@ -209,6 +213,7 @@ def plan_run(
         load=load,
         writes=dry or folder is not None,
     )
+    record.start_from(times.random_states)
     if pace is not None:
         pace.budget = make_budget(
             job.minutes,

@@ -3,12 +3,14 @@
 import contextlib
 import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import keras
 import numpy as np
 
 from cct_keras.data.pipeline import WORKERS
 from cct_keras.distributed.devices import Devices
+from cct_keras.training.random_state import torch_random_states
 from cct_keras.training.random_state import unchanged_random_state
 
 # So many batches are ready before the first step ends, which compiles. A pipeline that
@@ -19,9 +21,24 @@ MOST_STEPS = BUFFERED + 10
 MOST_SECONDS = 2.0
 
 
+class MeasuredStep(NamedTuple):
+    """What `measure_step` finds out.
+
+    Attributes:
+        seconds: Seconds of a step.
+        first: Seconds of the first one, which compiles.
+        random_states: States of torch's generators at the first step. `fit` draws from
+            them as it starts, and more where it starts for the first time.
+    """
+
+    seconds: float
+    first: float
+    random_states: list[np.ndarray]
+
+
 def measure_step(
     model: keras.Model, batches, devices: Devices, *, seconds: float = MOST_SECONDS
-) -> tuple[float, float]:
+) -> MeasuredStep:
     """Times training steps, and puts back everything that they change.
 
     The compiled function is kept, so that training does not compile again.
@@ -34,7 +51,7 @@ def measure_step(
         seconds: About how long to measure, without the first step.
 
     Returns:
-        Seconds of a step, and of the first one, which compiles.
+        A `MeasuredStep`.
 
     Example:
 
@@ -43,8 +60,8 @@ def measure_step(
     >>> import tensorflow as tf
     >>> batch = np.ones((8, 4), "float32"), np.ones((8, 2), "float32")
     >>> batches = tf.data.Dataset.from_tensors(batch)
-    >>> step, first = measure_step(model, batches, Devices(), seconds=0.1)
-    >>> 0 < step < first, int(model.optimizer.iterations)
+    >>> found = measure_step(model, batches, Devices(), seconds=0.1)
+    >>> 0 < found.seconds < found.first, int(model.optimizer.iterations)
     (True, 0)
     """
     watch = _Watch(seconds)
@@ -57,7 +74,9 @@ def measure_step(
             callbacks=[watch],
             verbose=0,
         )
-    return watch.typical(skipped=BUFFERED), watch.first
+    return MeasuredStep(
+        watch.typical(skipped=BUFFERED), watch.first, watch.random_states
+    )
 
 
 def measure_validation(model: keras.Model, batches, devices: Devices) -> float:
@@ -132,6 +151,10 @@ class _Watch(keras.callbacks.Callback):
         self._start = time.perf_counter()
 
     on_test_begin = on_train_begin
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if not batch:
+            self.random_states = torch_random_states()
 
     def on_train_batch_end(self, batch, logs=None):
         if self._is_enough(logs):

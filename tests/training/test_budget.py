@@ -27,6 +27,7 @@ from cct_keras.training.budget import make_budget
 from cct_keras.training.build import build_model
 from cct_keras.training.load import check_time
 from cct_keras.training.load import load_training_data
+from cct_keras.training.step_time import MeasuredStep
 
 # 90 images to train and 10 to validate: 5 steps an epoch, one batch of validation.
 PLAIN = {"variant": "tiny_1", "batch_size": 16, "crop": "none", "lr": 1e-2}
@@ -75,7 +76,7 @@ def on(monkeypatch):
         for module in ("clock", "budget"):
             monkeypatch.setattr(f"cct_keras.training.{module}.time", times)
         found = {
-            "measure_step": lambda *args, **_: (machine.measured, 0.0),
+            "measure_step": lambda *args, **_: MeasuredStep(machine.measured, 0.0, []),
             "measure_validation": lambda *args: float(machine.validation),
             "_time_answers": lambda *args: (0.0, 0.0),
         }
@@ -159,7 +160,7 @@ def test_the_plan_is_said_and_recorded(source, on, tmp_path, capsys):
 @pytest.mark.usefixtures("eagerly")
 def test_layers_begin_to_learn_by_the_clock(source, on, tmp_path):
     """One more after 0, 60 and 120 % of the time, though the plan is far too long."""
-    recipe = find_recipe("finetune", variant="tiny_2", **{**PLAIN, "lr": 1e-3})
+    recipe = find_recipe("finetune", **{**PLAIN, "variant": "tiny_2"})
     start = build_model(load_training_data(source, recipe), recipe)
     start.save(tmp_path / "start.keras")
     machine = on(Machine(20, measured=2))
@@ -364,7 +365,7 @@ def test_the_time_of_what_is_left(source, tmp_path, capsys):
 
 @pytest.mark.backend
 @pytest.mark.usefixtures("eagerly")
-@pytest.mark.parametrize("minutes", first_of_all([None, 0.5], None))
+@pytest.mark.parametrize("minutes", first_of_all([None, 10], None))
 def test_a_dry_run_writes_nothing(minutes, source, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "run"
@@ -380,7 +381,7 @@ def test_a_dry_run_writes_nothing(minutes, source, tmp_path, monkeypatch, capsys
         assert plan.minutes > 0
     else:
         assert plan.recipe.epochs == pytest.approx(plan.epochs, abs=1)
-        assert plan.minutes <= 0.5
+        assert plan.minutes <= 10
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == plan.data
     assert any(line.startswith("tiny_1, float32, ") for line in lines)
@@ -412,7 +413,7 @@ def timed(monkeypatch):
         def measure(model, batches, devices, **_):
             policy = model.get_layer("block_0").dtype_policy.name
             calls.append(policy)
-            return seconds[policy], 0.0
+            return MeasuredStep(seconds[policy], 0.0, [])
 
         monkeypatch.setattr("cct_keras.training.assemble.measure_step", measure)
         return calls
@@ -463,17 +464,20 @@ SCRIPT = """
 import sys, time
 import keras
 import cct_keras
+from cct_keras.training import plan, results
+
+# Figures take longer or shorter on a busy machine; the rest takes its real time.
+results.write_report = lambda path, **_: path.write_text("report")
+plan.REPORT_SECONDS = 1.0
 
 class Slow(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         time.sleep(0.05)
 
-started = time.perf_counter()
 cct_keras.train(
-    sys.argv[1], minutes=0.6, out=sys.argv[2], callbacks=[Slow()],
+    sys.argv[1], minutes=1, out=sys.argv[2], callbacks=[Slow()],
     variant="cvt_2_4_32", batch_size=16, crop="none",
 )
-print("seconds", time.perf_counter() - started)
 """
 
 
@@ -505,8 +509,8 @@ def test_a_budget_in_real_time(source, tmp_path):
     assert second.returncode == 0
     assert "going on after epoch" in text
     total = json.loads((tmp_path / "clock.json").read_text())["seconds"]
-    # 5 % of the 36 seconds, and what the report may take longer on a busy machine.
-    assert 0.9 * 36 <= total <= 1.05 * 36 + 10
+    # 5 % of the minute, and what the results may take on a busy machine.
+    assert 0.95 * 60 - 5 <= total <= 1.05 * 60 + 10
     rows = (tmp_path / "history.csv").read_text().splitlines()
     assert len(rows) > 3
     assert pathlib.Path(tmp_path / "model.keras").is_file()
