@@ -23,6 +23,7 @@ _HOMES = {
     "Export": "cct_keras.exporting.export",
     "Inspection": "cct_keras.explaining.inspection",
     "Judgement": "cct_keras.explaining.judging",
+    "Plan": "cct_keras.training.plan",
     "Publication": "cct_keras.publishing.publish",
     "Recipe": "cct_keras.recipes.recipe",
     "Run": "cct_keras.training.train",

@@ -45,6 +45,7 @@ from cct_keras.recipes.rows import list_recipes as list_recipes
 from cct_keras.studies.compare import compare as compare
 from cct_keras.studies.comparison import Comparison as Comparison
 from cct_keras.studies.study import study as study
+from cct_keras.training.plan import Plan as Plan
 from cct_keras.training.probe import linear_probe as linear_probe
 from cct_keras.training.train import Run as Run
 from cct_keras.training.train import train as train

@@ -10,6 +10,8 @@ import numpy as np
 from cct_keras.errors import RunError
 
 SETTINGS = "run.json"
+# Entry of the settings with what a run decided at its beginning, such as its precision.
+PLAN = "plan"
 METRICS = "metrics.json"
 HISTORY = "history.csv"
 PREDICTIONS = "predictions.npz"
@@ -47,7 +49,10 @@ def read_history(folder: pathlib.Path) -> list[dict]:
     with (folder / HISTORY).open(newline="") as file:
         return [
             {
-                name: int(value) if name == "epoch" else float(value)
+                # Where minutes count, a row may be a part of an epoch.
+                name: int(value)
+                if name == "epoch" and "." not in value
+                else float(value)
                 for name, value in row.items()
                 if value
             }

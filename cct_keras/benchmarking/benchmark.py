@@ -123,6 +123,11 @@ def benchmark(
     check_positive("benchmark", batch_size=batch_size, rounds=rounds)
     # An unknown precision is better refused here than in the other process.
     find_recipe("small", precision=precision)
+    if precision == "auto":
+        raise ValueError(
+            "benchmark: `precision` is what is compared, so name one. "
+            "Received: precision='auto'"
+        )
     if not seconds > 0:
         raise ValueError(
             f"benchmark: `seconds` must be more than 0. Received: seconds={seconds}"

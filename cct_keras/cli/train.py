@@ -17,6 +17,7 @@ from cct_keras.cli.options import add_variant
 from cct_keras.cli.options import check_variant
 from cct_keras.cli.quiet import import_keras_quietly
 from cct_keras.data.augmentation.settings import Augmentation
+from cct_keras.recipes.minutes import check_minutes
 from cct_keras.recipes.recipe import FIELDS
 from cct_keras.recipes.recipe import field_help
 from cct_keras.recipes.rows import RECIPES
@@ -105,6 +106,12 @@ def add_parser(subparsers) -> None:
         action="store_true",
         help="do not train; only write a picture of what the model would see",
     )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="do not train; only say how long it would take, or how many epochs the "
+        "--minutes allow",
+    )
     group = add_training_options(parser)
     _add_machines(group)
     parser.set_defaults(run=run)
@@ -132,6 +139,13 @@ def add_training_options(parser: argparse.ArgumentParser):
         metavar="N",
         help="epochs to train; warmup, cooldown and the like scale with them "
         f"(default: those of the recipe; small: {RECIPES['small'].epochs})",
+    )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        metavar="N",
+        help="minutes to train, test and report, instead of epochs; everything that "
+        "the recipe counts in epochs fits itself to the time (default: no limit)",
     )
     parser.add_argument(
         "--weights",
@@ -266,6 +280,7 @@ def _field_text(text, value):
 def run(arguments) -> None:
     """Trains, or writes a preview."""
     check_variant(arguments.variant)
+    check_minutes(arguments.minutes, arguments.epochs)
     fields = recipe_fields(arguments)
     if arguments.weights is None or arguments.variant is not None:
         # Refuses a misspelled recipe or a bad value before Keras is imported. Otherwise
@@ -298,6 +313,7 @@ def run(arguments) -> None:
     cct_keras.train(
         arguments.data,
         recipe=recipe,
+        minutes=arguments.minutes,
         weights=weights,
         out=out,
         seed=arguments.seed,
@@ -308,7 +324,8 @@ def run(arguments) -> None:
         num_hosts=arguments.num_hosts,
         host_id=arguments.host_id,
         restart=arguments.restart,
-        verbose=not arguments.quiet,
+        dry_run=arguments.dry_run,
+        verbose=arguments.dry_run or not arguments.quiet,
         log=lambda line: print(arguments.speak(line), flush=True),
         command=shlex.join(arguments.command_line),
         **common,

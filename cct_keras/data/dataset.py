@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+from collections.abc import Callable
 
 import numpy as np
 
@@ -206,6 +207,8 @@ class Dataset:
         *,
         first_epoch: int = 0,
         epochs: int | None = None,
+        first_step: int = 0,
+        mixes: Callable[[], bool] | None = None,
         seed: int = 0,
         shard: tuple[int, int] = (0, 1),
     ):
@@ -217,6 +220,9 @@ class Dataset:
             first_epoch: Epoch to begin with. What an epoch sees does not depend on
                 it.
             epochs: Epoch to end before; by default the end of the recipe.
+            first_step: Batch of the first epoch to begin with.
+            mixes: Says for each batch whether it may be mixed, in the place of the
+                recipe's `mix_off_epoch`: for runs whose length is a time.
             seed: Seed of the order and of the augmentation.
             shard: Which part of every batch this machine gets, and of how many parts.
 
@@ -238,6 +244,8 @@ class Dataset:
             epochs=range(
                 first_epoch, recipe.total_epochs if epochs is None else epochs
             ),
+            first_step=first_step,
+            mixes=mixes,
             views=recipe.teacher_views,
             seed=seed,
             shard=shard,

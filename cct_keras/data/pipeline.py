@@ -5,6 +5,7 @@ state, so that neither threads nor an interruption change what a run sees.
 """
 
 import os
+from collections.abc import Callable
 
 import numpy as np
 
@@ -39,6 +40,8 @@ def training_pipeline(
     *,
     batch_size: int,
     epochs: range,
+    first_step: int = 0,
+    mixes: Callable[[], bool] | None = None,
     views: int = 0,
     seed: int = 0,
     shard: tuple[int, int] = (0, 1),
@@ -50,6 +53,9 @@ def training_pipeline(
         augmentation: What training sees of the images and labels.
         batch_size: Images a batch of all machines.
         epochs: Numbers of the epochs.
+        first_step: Batch of the first epoch to begin with.
+        mixes: Says for each batch whether it may be mixed, in the place of
+            `mix_off_epoch`.
         views: After so many epochs the first one comes again; 0 for never.
         seed: Seed of the order and of the augmentation.
         shard: Which part of every batch this machine gets, and of how many parts.
@@ -102,7 +108,7 @@ def training_pipeline(
             )
         targets = tf.one_hot(tf.gather(labels, batch["indices"]), data.num_classes)
         images, targets = _mix_early(
-            images, targets, draws[3], augmentation, batch["epoch"]
+            images, targets, draws[3], augmentation, batch["epoch"], mixes
         )
         smooth = augmentation.label_smoothing
         return images, targets * (1 - smooth) + smooth / data.num_classes
@@ -114,11 +120,13 @@ def training_pipeline(
     if views:
         numbers = numbers.map(_without_autograph(lambda epoch: epoch % views))
     pipeline = numbers.flat_map(_without_autograph(draw_order))
+    if not stateful:
+        pipeline = pipeline.skip(first_step)
     pipeline = _map(pipeline, crop_and_augment)
     if stateful:
         augment = keras_cv_augment(channels=data.channels, seed=seed)
         pipeline = pipeline.map(lambda images, batch: (augment(images), batch))
-        pipeline = pipeline.skip(steps * (epochs.start - first))
+        pipeline = pipeline.skip(steps * (epochs.start - first) + first_step)
     return untuned(_map(pipeline, erase_and_mix).prefetch(2))
 
 
@@ -297,14 +305,18 @@ def _load_and_crop(store, indices, augmentation, seed, size, mirrored):
     return tf.map_fn(crop_one, positions, fn_output_signature=tf.float32)
 
 
-def _mix_early(images, targets, seed, augmentation, epoch):
-    """Mixes a batch, if its epoch comes before the one from which nothing is mixed."""
+def _mix_early(images, targets, seed, augmentation, epoch, mixes):
+    """Mixes a batch, if it comes before the time from which nothing is mixed."""
     import tensorflow as tf
 
     if not augmentation.mix_off_epoch:
         return mix(images, targets, seed, augmentation)
+    if mixes is None:
+        early = tf.cast(epoch, tf.float32) < augmentation.mix_off_epoch
+    else:
+        early = tf.ensure_shape(tf.numpy_function(mixes, [], tf.bool), ())
     return tf.cond(
-        tf.cast(epoch, tf.float32) < augmentation.mix_off_epoch,
+        early,
         lambda: mix(images, targets, seed, augmentation),
         lambda: (images, targets),
     )

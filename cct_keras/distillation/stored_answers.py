@@ -64,8 +64,7 @@ class StoredAnswers:
             )
             return (images for images, _ in pipeline.as_numpy_iterator())
 
-        key = _cache_key(teacher, data, recipe, self.epochs, seed, shard)
-        self.path = cache_folder() / "teachers" / key / FILE_NAME
+        self.path = answers_path(teacher, data, recipe, seed=seed, shard=shard)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with only_one_process(self.path.parent):
@@ -99,19 +98,20 @@ class StoredAnswers:
                     seconds = time.perf_counter() - started
                     say(f"answers of epoch {epoch}/{self.epochs}  {seconds:.1f} s")
 
-    def teach(self, dataset, first_epoch: int = 0):
+    def teach(self, dataset, first_epoch: int = 0, first_step: int = 0):
         """Adds the stored logits to the labels, as `Teacher.teach` does.
 
         Args:
             dataset: The training pipeline of the recipe.
             first_epoch: Epoch with which the pipeline begins.
+            first_step: Batch of that epoch with which it begins.
 
         Returns:
             A `tf.data.Dataset` of `(images, labels and logits side by side)`.
         """
         import tensorflow as tf
 
-        first_batch = first_epoch * self.steps_per_epoch
+        first_batch = first_epoch * self.steps_per_epoch + first_step
         numbered = tf.data.Dataset.zip(
             (dataset, tf.data.Dataset.range(first_batch, np.iinfo("int64").max))
         )
@@ -121,6 +121,28 @@ class StoredAnswers:
 
     def _find_logits(self, number):
         return np.asarray(self.logits[number % len(self.logits)])
+
+
+def answers_path(
+    teacher: Teacher,
+    data: Dataset,
+    recipe: Recipe,
+    *,
+    seed: int = 0,
+    shard: tuple[int, int] = (0, 1),
+) -> pathlib.Path:
+    """Where `StoredAnswers` keeps its logits, whether they are there or not.
+
+    Args:
+        teacher: The teacher.
+        data: The data.
+        recipe: The recipe.
+        seed: Seed of the run.
+        shard: Number of this machine, and how many machines share a batch.
+    """
+    epochs = min(recipe.teacher_views, recipe.total_epochs)
+    key = _cache_key(teacher, data, recipe, epochs, seed, shard)
+    return cache_folder() / "teachers" / key / FILE_NAME
 
 
 def _cache_key(teacher, data, recipe, epochs, seed, shard):

@@ -30,6 +30,8 @@ class Layerwise:
             of the weight's path. Layers that are not named have a factor of 1.
         decay: Decoupled weight decay, at the rate of each layer. The weight decay of
             Keras knows one rate only.
+        clocked: Whether layers begin to learn by the time, not by the steps: their
+            `first_step` is compared with the variable `clock`, which somebody assigns.
         **options: Further arguments of the optimizer.
     """
 
@@ -39,18 +41,23 @@ class Layerwise:
         *,
         layer_rates: Mapping[str, LayerRate],
         decay: float = 0.0,
+        clocked: bool = False,
         **options,
     ):
         super().__init__(learning_rate, **options)
         self.layer_rates = {name: tuple(rate) for name, rate in layer_rates.items()}
         self.decay = decay
+        self.clocked = clocked
+        if clocked:
+            self.clock = self.add_variable((), name="clock")
 
     def update_step(self, gradient, variable, learning_rate):
         """Updates a variable and its moments in place."""
         layer, decay = self._by_variable[self._get_variable_index(variable)]
         rate = ops.cast(learning_rate, "float32") * layer.factor
         if layer.first_step:
-            rate = ops.where(self.iterations >= layer.first_step, rate, 0.0)
+            step = self.clock if self.clocked else self.iterations
+            rate = ops.where(step >= layer.first_step, rate, 0.0)
         rate = ops.cast(rate, variable.dtype)
         if decay:
             self.assign_sub(variable, variable * (decay * rate))
@@ -71,7 +78,12 @@ class Layerwise:
     def get_config(self):
         config = super().get_config()
         del config["weight_decay"]
-        return {**config, "layer_rates": self.layer_rates, "decay": self.decay}
+        return {
+            **config,
+            "layer_rates": self.layer_rates,
+            "decay": self.decay,
+            "clocked": self.clocked,
+        }
 
 
 @keras.saving.register_keras_serializable(package="cct_keras")

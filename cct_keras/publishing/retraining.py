@@ -73,7 +73,11 @@ def training_command(settings: Mapping) -> list[str]:
         words = ["cct-keras", "study", words[2], "--folds", str(settings["folds"])]
     if settings.get("variant") is not None:
         words += ["--variant", settings["variant"]]
-    words += ["--recipe", recipe, "--epochs", str(settings["epochs"])]
+    words += ["--recipe", recipe]
+    if settings.get("minutes") is not None:
+        words += ["--minutes", f"{settings['minutes']:g}"]
+    else:
+        words += ["--epochs", str(settings["epochs"])]
     for name in ("weights", "teacher"):
         if settings.get(name) is not None:
             words += [f"--{name}", without_folder(settings[name])]

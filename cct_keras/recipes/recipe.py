@@ -84,8 +84,9 @@ class Recipe(Augmentation):
             variant.
         stochastic_depth: Drop-path rate of the last block; by default that of the
             variant.
-        precision: `"float32"`, `"mixed_bfloat16"`, `"mixed_float16"`, or `"mixed"`,
-            which takes what suits the machine: float32 on a CPU.
+        precision: `"float32"`, `"mixed_bfloat16"`, `"mixed_float16"`, `"mixed"`,
+            which takes what suits the machine (float32 on a CPU), or `"auto"`, which
+            times a few steps of each and takes the fastest.
         remat: Whether the backward pass computes the blocks again instead of keeping
             them, which takes less memory and more time.
         fresh_head: Whether the head starts from random weights even if that of the
@@ -209,7 +210,7 @@ CHOICES = {
     "warmup": ("linear", "inverse"),
     "decay_exempt": ("vectors", "positions", "nothing"),
     "distill": (None, *DISTILL_KINDS),
-    "precision": ("float32", "mixed", "mixed_bfloat16", "mixed_float16"),
+    "precision": ("float32", "mixed", "mixed_bfloat16", "mixed_float16", "auto"),
 }
 # Name of the field: smallest and largest value.
 RANGES = {

@@ -273,4 +273,6 @@ def _scaled(row, epochs):
         decay_epochs=row.decay_epochs * factor,
         mix_off_epoch=row.mix_off_epoch * factor,
         unfreeze_epochs=row.unfreeze_epochs * factor,
+        # The average reaches back over a share of the run.
+        ema=row.ema and max(0.0, 1 - (1 - row.ema) / factor),
     )

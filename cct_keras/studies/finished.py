@@ -8,6 +8,7 @@ import numpy as np
 from cct_keras.errors import RunError
 from cct_keras.recipes.run_settings import recorded_split_seed
 from cct_keras.run_files import METRICS
+from cct_keras.run_files import PLAN
 from cct_keras.run_files import SETTINGS
 from cct_keras.run_files import read_history
 from cct_keras.run_files import read_json
@@ -95,6 +96,8 @@ def read_run(folder: pathlib.Path, name: str | None = None) -> FinishedRun:
         complete = False
     if not complete or not isinstance(settings, dict):
         raise RunError(f"{folder} holds no finished run that can be read")
+    # What a run decided by itself, such as its precision, is no setting.
+    settings.pop(PLAN, None)
     found = read_predictions(folder)
     correct = None
     if found is not None and len(found[0]) == test["count"]:

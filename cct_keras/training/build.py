@@ -252,6 +252,9 @@ def precision_policy(precision: str) -> str:
     >>> precision_policy("mixed_bfloat16")
     'mixed_bfloat16'
     """
+    if precision == "auto":
+        # Only a run measures which one is the fastest.
+        return "float32"
     if precision != "mixed":
         return precision
     # Not every GPU is fast in bfloat16, and the published runs used float16.

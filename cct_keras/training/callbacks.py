@@ -16,6 +16,8 @@ import numpy as np
 from cct_keras.distributed.devices import Devices
 from cct_keras.errors import DivergedError
 from cct_keras.errors import RunError
+from cct_keras.training.random_state import set_torch_random_states
+from cct_keras.training.random_state import torch_random_states
 from cct_keras.training.run_folder import RunFolder
 from cct_keras.training.run_folder import read_snapshot
 from cct_keras.training.run_folder import write_snapshot
@@ -39,6 +41,7 @@ class Record(keras.callbacks.Callback):
         validation_images: Number of validation images.
         patience: Epochs without a better validation after which training ends.
         publish: Called with better weights, at most once a minute.
+        pace: What sets the learning rate and ends the run, if its length is a time.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Record(keras.callbacks.Callback):
         validation_images: int,
         patience: int | None,
         publish: Callable,
+        pace=None,
     ):
         super().__init__()
         self.folder = folder
@@ -60,6 +64,8 @@ class Record(keras.callbacks.Callback):
         self.validation_images = validation_images
         self.patience = patience
         self.publish = publish
+        self.pace = pace
+        self.steps = 0
         self._published = time.perf_counter()
         self.history = []
         self.best = None
@@ -69,11 +75,15 @@ class Record(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         self._start = time.perf_counter()
+        self._first_step = self.steps
 
     def on_train_batch_begin(self, batch, logs=None):
         # Not earlier, because `fit` and its iterator draw random numbers as they start.
-        _set_torch_random_states(self._random_states)
+        set_torch_random_states(self._random_states)
         self._random_states = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.steps += 1
 
     def on_test_begin(self, logs=None):
         self._trained = time.perf_counter()
@@ -83,19 +93,40 @@ class Record(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         now = time.perf_counter()
-        row = {"epoch": epoch + 1, **{k: float(v) for k, v in (logs or {}).items()}}
+        number = epoch + 1 if self.pace is None else self.epoch
+        row = {"epoch": number, **{k: float(v) for k, v in (logs or {}).items()}}
+        steps = self.steps - self._first_step
+        images = steps * self.images / self.schedule.steps_per_epoch
         last_step = (epoch + 1) * self.schedule.steps_per_epoch - 1
-        row["learning_rate"] = float(self.schedule(last_step))
+        row["learning_rate"] = (
+            float(self.schedule(last_step)) if self.pace is None else self.pace.rate
+        )
         row["seconds"] = now - self._start
-        row["images_per_second"] = self.images / (self._trained - self._start)
+        row["images_per_second"] = images / (self._trained - self._start)
+        if self.pace is not None:
+            row["minutes"] = round(self.pace.clock.seconds / 60, 4)
         self.history.append(row)
         if self.best is None or self._is_better(row):
             self.best = self.last
-            self.best_epoch = epoch + 1
+            self.best_epoch = row["epoch"]
         if self.is_over:
             self.model.stop_training = True
         if self.folder is not None:
             self._save(epoch + 1)
+
+    def start_from(self, random_states: list[np.ndarray]) -> None:
+        """Lets the first step draw what it draws in a run that nobody has measured.
+
+        Args:
+            random_states: States of torch's generators. Those of a snapshot stay.
+        """
+        self._random_states = self._random_states or random_states
+
+    @property
+    def epoch(self) -> int | float:
+        """Epochs that are complete; with a share of one if it was ended before."""
+        epochs = self.steps / self.schedule.steps_per_epoch
+        return int(epochs) if epochs.is_integer() else float(f"{epochs:.6g}")
 
     def _is_better(self, row):
         accuracy, best = row["val_accuracy"], self.best_row["val_accuracy"]
@@ -107,11 +138,13 @@ class Record(keras.callbacks.Callback):
     @property
     def best_row(self) -> dict:
         """The entry of the best epoch in the history."""
-        return self.history[self.best_epoch - 1]
+        return next(row for row in self.history if row["epoch"] == self.best_epoch)
 
     @property
     def is_over(self) -> bool:
-        """Whether training has to end because of `patience`."""
+        """Whether training has to end because of `patience` or of the time."""
+        if self.history and self.pace is not None and self.pace.is_over:
+            return True
         return bool(
             self.patience
             and self.history
@@ -125,12 +158,14 @@ class Record(keras.callbacks.Callback):
         }
         arrays |= {f"best_{i}": x for i, x in enumerate(self.best)}
         arrays |= {f"last_{i}": x for i, x in enumerate(self.last)}
-        arrays |= {f"random_{i}": x for i, x in enumerate(_torch_random_states())}
+        arrays |= {f"random_{i}": x for i, x in enumerate(torch_random_states())}
         state = {"history": self.history, "best_epoch": self.best_epoch}
+        state["steps"] = self.steps
         try:
             self.folder.save_snapshot(epoch, arrays, state)
             self.folder.write_history(self.history)
-            if self.best_epoch == epoch and time.perf_counter() - self._published > 60:
+            is_best = self.best_row is self.history[-1]
+            if is_best and time.perf_counter() - self._published > 60:
                 self.publish(self.best)
                 self._published = time.perf_counter()
         except OSError as error:
@@ -149,7 +184,8 @@ class Record(keras.callbacks.Callback):
                 the others.
 
         Returns:
-            How many epochs are complete.
+            How many epochs are complete; or rounds, if the length of the run is a
+            time.
         """
         found = None if self.folder is None else self.folder.load_snapshot()
         for remark in found[2] if found else ():
@@ -173,6 +209,10 @@ class Record(keras.callbacks.Callback):
         self.last = [arrays[f"last_{i}"] for i in range(count)]
         self.history = state["history"]
         self.best_epoch = state["best_epoch"]
+        self.steps = len(self.history) * self.schedule.steps_per_epoch
+        if self.pace is not None:
+            self.steps = state["steps"]
+            self.pace.clock.advance_to(60 * self.history[-1]["minutes"])
         return len(self.history)
 
 
@@ -180,26 +220,6 @@ def _values(holder):
     """Values of all variables; bfloat16 as float32, because NumPy cannot store it."""
     values = [keras.ops.convert_to_numpy(v) for v in holder.variables]
     return [v.astype("float32") if v.dtype.kind == "V" else v for v in values]
-
-
-def _torch_random_states():
-    """States of torch's own generators, from which Keras' dropout draws on torch."""
-    if keras.config.backend() != "torch":
-        return []
-    import torch
-
-    states = [torch.get_rng_state(), *torch.cuda.get_rng_state_all()]
-    return [state.numpy() for state in states]
-
-
-def _set_torch_random_states(states):
-    if states:
-        import torch
-
-        states = [torch.from_numpy(state) for state in states]
-        torch.set_rng_state(states[0])
-        if len(states) - 1 == torch.cuda.device_count():
-            torch.cuda.set_rng_state_all(states[1:])
 
 
 def _assign(holder, kind, arrays):
@@ -268,8 +288,11 @@ class Progress(keras.callbacks.Callback):
         self.terminal = sys.stdout.isatty()
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._title = f"epoch {epoch + 1:>{len(str(self.epochs))}}/{self.epochs}"
+        self._title = self._title_of(epoch)
         self._start = self._shown = time.perf_counter()
+
+    def _title_of(self, epoch):
+        return f"epoch {epoch + 1:>{len(str(self.epochs))}}/{self.epochs}"
 
     def on_train_batch_end(self, batch, logs=None):
         now = time.perf_counter()
@@ -279,20 +302,24 @@ class Progress(keras.callbacks.Callback):
         share = (batch + 1) / self.steps
         bar = "━" * round(20 * share) + "─" * (20 - round(20 * share))
         left = self._time_left(share, now)
-        step = len(self.record.history) * self.steps + batch
-        rate = float(self.record.schedule(step))
+        rate = self._rate(batch)
         text = f"{self._title} {bar} {_metrics(logs)}  lr {rate:.1e}  {left}"
         print(f"\r\x1b[2K{text}", end="", flush=True)
 
     def on_epoch_end(self, epoch, logs=None):
         row = self.record.history[-1]
-        best = " *" if self.record.best_epoch == epoch + 1 else ""
+        best = " *" if self.record.best_row is row else ""
         clear = "\r\x1b[2K" if self.terminal else ""
         print(
-            f"{clear}{self._title}  {_metrics(row)}  lr {row['learning_rate']:.1e}  "
-            f"{row['seconds']:.1f} s  {self._time_left_after_epoch()}{best}",
+            f"{clear}{self._title_of(epoch)}  {_metrics(row)}  "
+            f"lr {row['learning_rate']:.1e}  {row['seconds']:.1f} s  "
+            f"{self._time_left_after_epoch()}{best}",
             flush=True,
         )
+
+    def _rate(self, batch):
+        step = len(self.record.history) * self.steps + batch
+        return float(self.record.schedule(step))
 
     def _time_left(self, share, now):
         typical = self._typical_seconds() or (now - self._start) / share

@@ -30,6 +30,7 @@ def compile_model(
     num_classes: int,
     jit: bool | None = None,
     devices: Devices | None = None,
+    clocked: bool = False,
 ) -> WarmupSchedule:
     """Compiles a model that returns logits, as a recipe says.
 
@@ -40,6 +41,7 @@ def compile_model(
         num_classes: Number of classes.
         jit: Whether to compile with XLA; `None` decides by the machine.
         devices: The devices of the run; the model was built in their scope.
+        clocked: Whether `FollowClock` sets what otherwise depends on the step.
 
     Returns:
         The schedule, which gives the learning rate of each step.
@@ -57,7 +59,7 @@ def compile_model(
     for block in encoder_blocks(model):
         block.remat = recipe.remat
     model.compile(
-        optimizer=make_optimizer(model, recipe, schedule, devices),
+        optimizer=make_optimizer(model, recipe, schedule, devices, clocked=clocked),
         loss=loss,
         # Weighted, because validation on several devices pads its batches with
         # images whose weight is zero.
@@ -100,7 +102,12 @@ def make_schedule(recipe: Recipe, images: int) -> WarmupSchedule:
 
 
 def make_optimizer(
-    model: keras.Model, recipe: Recipe, schedule: WarmupSchedule, devices: Devices
+    model: keras.Model,
+    recipe: Recipe,
+    schedule: WarmupSchedule,
+    devices: Devices,
+    *,
+    clocked: bool = False,
 ) -> keras.optimizers.Optimizer:
     """The optimizer of a recipe.
 
@@ -109,6 +116,8 @@ def make_optimizer(
         recipe: The recipe.
         schedule: Its learning rates.
         devices: The devices of the run.
+        clocked: Whether the learning rate, the momentum of averaged weights and the
+            time at which layers begin to learn are variables, which somebody assigns.
 
     Returns:
         A Keras optimizer.
@@ -137,6 +146,7 @@ def make_optimizer(
         classes = {"adamw": LayerwiseAdamW, "muon": LayerwiseMuon, "sgd": LayerwiseSGD}
         options["decay"] = recipe.weight_decay
         options["layer_rates"] = _layer_rates(model, recipe, schedule)
+        options["clocked"] = clocked
     else:
         options["weight_decay"] = recipe.weight_decay
     if recipe.optimizer == "sgd":
@@ -150,7 +160,13 @@ def make_optimizer(
     scales_loss = precision_policy(recipe.precision) == "mixed_float16"
     if devices.mirrored and not scales_loss:
         optimizer_class = reduced(optimizer_class)
-    optimizer = optimizer_class(schedule, **options)
+    rate = float(schedule(0)) if clocked else schedule
+    optimizer = optimizer_class(rate, **options)
+    if clocked and recipe.ema is not None:
+        # A number would be a constant of the compiled step.
+        optimizer.ema_momentum = optimizer.add_variable(
+            (), keras.initializers.Constant(recipe.ema), name="ema_momentum"
+        )
     optimizer.exclude_from_weight_decay(var_list=find_undecayed(model, recipe))
     if not scales_loss:
         return optimizer

@@ -3,8 +3,10 @@
 import keras
 
 from cct_keras.data.pipeline import steps_per_epoch
-from cct_keras.distillation.stored_answers import StoredAnswers
 from cct_keras.errors import RunError
+from cct_keras.training.batches import RunBatches
+from cct_keras.training.budget import ClockedProgress
+from cct_keras.training.budget import FollowClock
 from cct_keras.training.callbacks import Progress
 from cct_keras.training.callbacks import Record
 from cct_keras.training.callbacks import StopOnNaN
@@ -14,7 +16,8 @@ from cct_keras.training.run_folder import TENSORBOARD
 from cct_keras.training.run_folder import RunFolder
 from cct_keras.training.schedule import WarmupSchedule
 
-VALIDATION_BATCH = 256
+# More validations than any run with a time limit has.
+ENDLESS = 10**9
 
 
 def make_record(
@@ -23,6 +26,7 @@ def make_record(
     model: keras.Model,
     schedule: WarmupSchedule,
     final: keras.Model,
+    pace: FollowClock | None = None,
 ) -> Record:
     """The callback that keeps the history, the best weights and the snapshots.
 
@@ -33,6 +37,7 @@ def make_record(
         schedule: The learning rate of each step.
         final: A model with the structure of the trained one, which is saved with
             better weights from time to time.
+        pace: Sets the learning rate, if the length of the run is a time.
 
     Returns:
         A `Record`.
@@ -51,6 +56,7 @@ def make_record(
         validation_images=len(job.data.validation),
         patience=job.recipe.patience,
         publish=publish,
+        pace=pace,
     )
 
 
@@ -58,16 +64,18 @@ def fit_model(
     job: Job,
     model: keras.Model,
     record: Record,
+    batches: RunBatches,
     callbacks: tuple = (),
     *,
     advice: str | None = None,
 ) -> None:
-    """Trains a compiled model from the last snapshot, if there is one, to the end.
+    """Trains a compiled model to the end, from what `record` has restored.
 
     Args:
         job: What is to be trained.
         model: The model, compiled by `compile_model`.
-        record: Keeps the history and the best weights, and restores a snapshot.
+        record: Keeps the history and the best weights.
+        batches: What it is trained on.
         callbacks: Further Keras callbacks.
         advice: What to try if the loss is not a number; by default fields of the
             recipe.
@@ -75,23 +83,22 @@ def fit_model(
     Raises:
         RunError: The loss is not a number, or another machine is lost.
     """
-    recipe, devices = job.recipe, job.devices
-    record.set_model(model)
-    first_epoch = record.restore(devices)
-    if first_epoch:
-        job.say(f"going on after epoch {first_epoch} of {recipe.total_epochs}")
-    if first_epoch >= recipe.total_epochs or record.is_over:
+    devices, pace = job.devices, record.pace
+    epochs, steps = job.recipe.total_epochs, batches.steps_per_epoch
+    if pace is not None:
+        # For `fit` an epoch is what lies between two validations.
+        epochs, steps = ENDLESS, pace.budget.round_steps
+    if record.is_over or len(record.history) >= epochs:
         return
-    training = _training_pipeline(job, first_epoch)
     try:
         with devices.scope():
             model.fit(
-                training,
-                epochs=recipe.total_epochs,
-                initial_epoch=first_epoch,
-                steps_per_epoch=steps_per_epoch(len(job.data.train), recipe.batch_size),
+                batches.training(record.steps),
+                epochs=epochs,
+                initial_epoch=len(record.history),
+                steps_per_epoch=steps,
                 shuffle=False,
-                validation_data=_validation_pipeline(job),
+                validation_data=batches.validation(),
                 callbacks=[*_own_callbacks(job, record, advice), *callbacks],
                 verbose=0,
             )
@@ -104,34 +111,9 @@ def fit_model(
         ) from error
     except KeyboardInterrupt:
         if record.folder is not None:
-            done = len(record.history)
-            job.say(f"\ninterrupted; the same call goes on after epoch {done}")
+            done = record.history[-1]["epoch"] if record.history else 0
+            job.say(f"\ninterrupted; the same call goes on after epoch {done:g}")
         raise
-
-
-def _training_pipeline(job, first_epoch):
-    shard = job.devices.shard
-    training = job.data.training_pipeline(
-        job.recipe, first_epoch=first_epoch, seed=job.seed, shard=shard
-    )
-    if job.teacher is None:
-        return training
-    if not job.recipe.teacher_views:
-        return job.teacher.teach(training)
-    answers = StoredAnswers(
-        job.teacher, job.data, job.recipe, seed=job.seed, shard=shard, say=job.say
-    )
-    return answers.teach(training, first_epoch)
-
-
-def _validation_pipeline(job):
-    batch_size = max(job.recipe.batch_size, VALIDATION_BATCH)
-    devices = job.devices
-    if devices.replicas == 1:
-        return job.data.pipeline("validation", batch_size)
-    return job.data.padded_pipeline(
-        "validation", batch_size, multiple=devices.replicas, shard=devices.shard
-    )
 
 
 def _own_callbacks(job, record, advice):
@@ -144,7 +126,11 @@ def _own_callbacks(job, record, advice):
     yield record
     if recipe.ema is not None:
         yield keras.callbacks.SwapEMAWeights()
-    if job.verbose:
+    if record.pace is not None:
+        yield record.pace
+    if job.verbose and record.pace is not None:
+        yield ClockedProgress(record, record.pace)
+    elif job.verbose:
         steps = steps_per_epoch(len(job.data.train), recipe.batch_size)
         yield Progress(steps, recipe.total_epochs, record)
     if record.folder is not None:

@@ -47,6 +47,7 @@ class Job:
         log: Called with each line that is shown.
         lesson: How the teacher was trained, if it was trained for this run: the
             values of its `metrics.json`, and its history.
+        minutes: Minutes that the run may take; `None` if the recipe counts its epochs.
     """
 
     data: Dataset
@@ -58,6 +59,7 @@ class Job:
     verbose: bool
     log: Callable[[str], None]
     lesson: tuple[dict, list[dict]] | None = None
+    minutes: float | None = None
 
     @property
     def settings(self) -> dict:
@@ -72,6 +74,7 @@ class Job:
             "seed": self.seed,
             "split_seed": self.data.cut.get("seed"),
             **{k: v for k, v in self.data.cut.items() if k in ("fold", "folds")},
+            "minutes": self.minutes,
             "backend": keras.config.backend(),
             # The recipe has the path of a teacher, where another model may be by now.
             "teacher_name": self.teacher and self.teacher.name,
@@ -100,6 +103,7 @@ def load_job(
     seed: int = 0,
     split_seed: int = 0,
     devices: Devices | None = None,
+    minutes: float | None = None,
     verbose: bool = False,
     log: Callable[[str], None] | None = None,
 ) -> Job:
@@ -118,6 +122,7 @@ def load_job(
         split_seed: Seed of the splits that are cut off.
         devices: The devices that compute. If something is wrong, the other machines
             are told.
+        minutes: Minutes that the run may take.
         verbose: Whether to show the progress.
         log: Called with each line that is shown; by default they are printed.
 
@@ -138,13 +143,48 @@ def load_job(
         )
         data, recipe = match_weights(data, recipe, source, recorded)
         devices.check(recipe, len(data.train))
+        check_time(recipe, minutes, devices)
         teacher = try_teacher(teacher, data, recipe, seed=seed, shard=devices.shard)
     except Exception as error:
         devices.fail(error)
         raise
     verbose = verbose and devices.is_first
     log = log or functools.partial(print, flush=True)
-    return Job(data, recipe, source, teacher, seed, devices, verbose, log)
+    return Job(
+        data, recipe, source, teacher, seed, devices, verbose, log, minutes=minutes
+    )
+
+
+def check_time(recipe: Recipe, minutes: float | None, devices: Devices) -> None:
+    """Refuses what a time limit, or measuring, does not go together with.
+
+    Args:
+        recipe: The recipe.
+        minutes: Minutes that the run may take.
+        devices: The devices of the run.
+
+    Example:
+
+    >>> check_time(Recipe(precision="auto"), 20, Devices())
+    """
+    if devices.hosts > 1:
+        # Each machine would measure something else, and stop at another step.
+        if minutes is not None:
+            raise RecipeError(
+                "several machines cannot agree on the time: use `epochs`. "
+                f"Received: minutes={minutes:g}"
+            )
+        if recipe.precision == "auto":
+            raise RecipeError(
+                "several machines cannot measure together: name a precision. "
+                "Received: precision='auto'"
+            )
+    if minutes is not None and recipe.teacher_views and recipe.mix_off_epoch:
+        raise RecipeError(
+            "with `minutes` mixing ends at a time, and cannot where epochs are "
+            "repeated: use teacher_views=0 or mix_off_epoch=0. "
+            f"Received: teacher_views={recipe.teacher_views}"
+        )
 
 
 # === Recipe and weights ===

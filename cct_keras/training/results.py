@@ -66,7 +66,7 @@ def measure_run(
             "loss": record.best_row["val_loss"],
             "epoch": record.best_epoch,
         },
-        "epochs": len(record.history),
+        "epochs": record.history[-1]["epoch"],
         "seconds": sum(row["seconds"] for row in record.history),
         # Without the first epoch, which also compiles.
         "images_per_second": float(np.median(speeds[1:] or speeds)),
@@ -80,6 +80,9 @@ def measure_run(
     }
     if job.lesson is not None:
         metrics["teacher"] = job.lesson[0]
+    if record.pace is not None:
+        metrics["minutes"] = job.minutes
+        metrics["planned_epochs"] = round(record.pace.budget.epochs, 3)
     return best, metrics, probabilities
 
 
@@ -140,7 +143,7 @@ def save_results(
             mistakes=mistakes,
             explanation=explanations[0],
             lesson=job.lesson,
-            facts=_facts(job, command),
+            facts=_facts(job, record, command),
             notes=list(data.notes),
         )
         write_mistakes(
@@ -210,7 +213,7 @@ def final_lines(
         yield f"report: {folder.path / REPORT}"
 
 
-def _facts(job, command):
+def _facts(job, record, command):
     """How the run can be repeated."""
     import tensorflow as tf
 
@@ -227,6 +230,7 @@ def _facts(job, command):
         "image size": f"{height} x {width}",
         "seed": str(job.seed),
         "split seed": str(data.cut.get("seed")),
+        **_time_facts(record.pace),
         **{
             f"recipe: {name}": str(value)
             for name, value in recipe_settings(recipe).items()
@@ -243,4 +247,15 @@ def _facts(job, command):
             )
         ),
         "machine": f"{platform.machine()}, {platform.system()}",
+    }
+
+
+def _time_facts(pace):
+    """What a time limit came to."""
+    if pace is None:
+        return {}
+    minutes = pace.budget.seconds / 60
+    return {
+        "time limit": f"{minutes:g} minutes, planned for {pace.budget.epochs:.3g} "
+        f"epochs; {pace.clock.seconds / 60:.4g} minutes had passed before this report"
     }

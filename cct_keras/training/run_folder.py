@@ -7,6 +7,7 @@ spoil what was there before.
 
 import contextlib
 import json
+import os
 import pathlib
 import shutil
 import zipfile
@@ -24,6 +25,7 @@ from cct_keras.recipes.run_settings import recorded_split_seed
 from cct_keras.report.mistakes_page import MISTAKES_PAGE
 from cct_keras.run_files import HISTORY
 from cct_keras.run_files import METRICS
+from cct_keras.run_files import PLAN
 from cct_keras.run_files import PREDICTIONS
 from cct_keras.run_files import REPORT
 from cct_keras.run_files import SETTINGS
@@ -37,6 +39,8 @@ TENSORBOARD = "tensorboard"
 # Of a teacher that is trained for the run: the folder of its own run, and its model.
 TEACHER = "teacher"
 TEACHER_MODEL = "teacher.keras"
+# Seconds that a run with a time limit has taken.
+CLOCK = "clock.json"
 OWN_FILES = (
     METRICS,
     RUN_MODEL,
@@ -45,6 +49,7 @@ OWN_FILES = (
     MISTAKES_PAGE,
     HISTORY,
     PREDICTIONS,
+    CLOCK,
     SNAPSHOTS,
     TENSORBOARD,
     TEACHER,
@@ -127,6 +132,8 @@ class RunFolder:
         if restart:
             self.throw_away(settings.get("weights"))
         recorded = read_json(self.path / SETTINGS)
+        if recorded is not None:
+            recorded.pop(PLAN, None)
         if recorded is not None and differing_settings(recorded, settings):
             raise RunError(
                 f"{self.path} holds a run with other settings "
@@ -265,6 +272,50 @@ class RunFolder:
     def _snapshots(self):
         """Paths of the snapshots, the newest first."""
         return sorted((self.path / SNAPSHOTS).glob("epoch_*.npz"), reverse=True)
+
+    # === Plan and time ===
+
+    def read_plan(self) -> dict:
+        """What a run decided at its beginning; empty if it has not yet."""
+        return (read_json(self.path / SETTINGS) or {}).get(PLAN, {})
+
+    def record_plan(self, **decisions) -> None:
+        """Records what a run decided at its beginning, beside its settings.
+
+        Args:
+            **decisions: Plain JSON values, which are added to those on record.
+        """
+        settings = read_json(self.path / SETTINGS) or {}
+        plan = {**settings.get(PLAN, {}), **decisions}
+        try:
+            self.write_json(SETTINGS, {**settings, PLAN: plan})
+        except OSError as error:
+            raise RunError(f"cannot write to {self.path}: {error}") from error
+
+    def read_seconds(self) -> float:
+        """Seconds that earlier sessions of a run with a time limit have taken."""
+        try:
+            return float(json.loads((self.path / CLOCK).read_text())["seconds"])
+        except (OSError, ValueError, KeyError, TypeError):
+            # The snapshots know the time as well.
+            return 0.0
+
+    def write_seconds(self, seconds: float) -> None:
+        """Writes the seconds that a run has taken, if that is possible.
+
+        Args:
+            seconds: The seconds.
+        """
+        temporary = self.path / f"{TEMPORARY}{CLOCK}"
+        # Without waiting for the disk, as it is written again and again.
+        with contextlib.suppress(OSError):
+            temporary.write_text(json.dumps({"seconds": round(seconds, 3)}) + "\n")
+            os.replace(temporary, self.path / CLOCK)
+
+    def forget(self) -> None:
+        """Removes what a run has written that could not begin."""
+        for name in (SETTINGS, CLOCK):
+            (self.path / name).unlink(missing_ok=True)
 
     # === Other files ===
 

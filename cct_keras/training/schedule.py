@@ -74,6 +74,10 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
         if self.per_step:
             step_in_epoch = ops.cast(step % self.steps_per_epoch, "float32")
             epoch = epoch + step_in_epoch / self.steps_per_epoch
+        return self.at_epoch(epoch)
+
+    def at_epoch(self, epoch):
+        """The rate at a time in epochs, or at several, which need not be whole."""
         rate = self._rate_after_warmup(epoch)
         if self.warmup_epochs > 0:
             rate = ops.where(epoch < self.warmup_epochs, self._warmup_rate(epoch), rate)

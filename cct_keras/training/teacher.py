@@ -23,6 +23,7 @@ from cct_keras.inference.forward import run_on_batch
 from cct_keras.recipes.recipe import CONVNET_TEACHER
 from cct_keras.recipes.recipe import Recipe
 from cct_keras.run_files import METRICS
+from cct_keras.training.batches import RunBatches
 from cct_keras.training.build import normalized_images
 from cct_keras.training.build import precision_policy
 from cct_keras.training.callbacks import duration
@@ -90,7 +91,7 @@ def _with_teacher(job, model, metrics, history):
 def _train(job, folder, epochs, seconds):
     """The trained teacher, its metrics and its history."""
     recipe = _choose_recipe(job, folder, epochs, seconds)
-    own_job = dataclasses.replace(job, recipe=recipe, source=None)
+    own_job = dataclasses.replace(job, recipe=recipe, source=None, minutes=None)
     own_job.devices.check(recipe, len(job.data.train))
     settings = {**own_job.settings, "variant": CONVNET_TEACHER}
     state = begin_run(folder, settings, restart=False, devices=job.devices)
@@ -116,7 +117,9 @@ def _train(job, folder, epochs, seconds):
     )
     record = make_record(own_job, folder, model, schedule, final)
     advice = "precision='float32' or another teacher, each with restart=True"
-    fit_model(own_job, model, record, advice=advice)
+    record.set_model(model)
+    record.restore(job.devices)
+    fit_model(own_job, model, record, RunBatches(own_job), advice=advice)
     final.set_weights(record.best)
     metrics = _measure(job, record, final)
     if folder is not None:

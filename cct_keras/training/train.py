@@ -9,21 +9,29 @@ import keras
 import numpy as np
 
 from cct_keras.data.dataset import Dataset
-from cct_keras.distillation.losses import two_heads
 from cct_keras.distributed.devices import find_devices
-from cct_keras.notes import collected_notes
 from cct_keras.pretrained.source import RUN_MODEL
+from cct_keras.recipes.minutes import check_minutes
 from cct_keras.recipes.recipe import CONVNET_TEACHER
 from cct_keras.recipes.recipe import Recipe
+from cct_keras.training.assemble import assemble_run
+from cct_keras.training.batches import RunBatches
+from cct_keras.training.budget import FollowClock
+from cct_keras.training.budget import TooShort
 from cct_keras.training.build import build_model
 from cct_keras.training.build import count_trained
 from cct_keras.training.build import frozen_notes
 from cct_keras.training.build import learning_lines
-from cct_keras.training.compile import compile_model
+from cct_keras.training.clock import Clock
+from cct_keras.training.clock import Load
+from cct_keras.training.compile import make_schedule
 from cct_keras.training.fit import fit_model
 from cct_keras.training.fit import make_record
 from cct_keras.training.load import load_job
 from cct_keras.training.load import resolve_recipe
+from cct_keras.training.plan import Plan
+from cct_keras.training.plan import plan_run
+from cct_keras.training.plan import scaled_recipe
 from cct_keras.training.results import final_lines
 from cct_keras.training.results import measure_run
 from cct_keras.training.results import save_results
@@ -61,6 +69,7 @@ def train(
     recipe: str | Recipe | None = None,
     *,
     epochs: int | None = None,
+    minutes: float | None = None,
     weights=None,
     teacher=None,
     out=None,
@@ -74,12 +83,13 @@ def train(
     num_hosts: int | None = None,
     host_id: int | None = None,
     restart: bool = False,
+    dry_run: bool = False,
     verbose: bool = True,
     log: Callable[[str], None] | None = None,
     callbacks: tuple = (),
     command: str | None = None,
     **fields,
-) -> Run | None:
+) -> Run | Plan | None:
     """Trains a model with `compile` and `fit`, and measures how good it is.
 
     With `out`, the run can be killed at any moment: the same call goes on after the
@@ -93,6 +103,13 @@ def train(
             `small`, or `finetune` if there are weights to start from.
         epochs: Epochs instead of the recipe's own; the warmup and everything else
             that is counted in epochs is scaled with them.
+        minutes: Minutes that the run may take, instead of epochs: from building the
+            model to the report, over all sessions if it is interrupted, but without
+            the time between them. A few steps are timed first; then the learning rate,
+            and everything that the recipe counts in epochs, follows the share of the
+            time that has passed, and the training ends where there is just time left
+            for the results. Two such runs never take the same steps, so their numbers
+            differ.
         weights: Weights to start from: a tag of known weights, a `.keras` or
             `.weights.h5` file, an official `.pth` file, `hf://user/repo` on the
             hub, the folder of a run, or a `WeightSource`. The head starts fresh if the
@@ -124,6 +141,8 @@ def train(
         num_hosts: Number of machines.
         host_id: Number of this machine, from 0.
         restart: Whether to throw away the run that is in `out`.
+        dry_run: Whether to say only how long the run would take, or how many epochs
+            the minutes allow: nothing is trained, and nothing written to `out`.
         verbose: Whether to show the progress.
         log: Called with each line about the run, in place of printing it. The bars of
             the epochs are always printed.
@@ -132,7 +151,7 @@ def train(
         **fields: Fields of the recipe to replace, such as `lr` or `mixup`.
 
     Returns:
-        A `Run`; `None` on machines other than the first.
+        A `Run`, or a `Plan` of a dry run; `None` on machines other than the first.
 
     Example:
 
@@ -146,8 +165,9 @@ def train(
             raise ValueError(
                 f"`{name}` must be an integer of 0 or more. Received: {value!r}"
             )
+    minutes = check_minutes(minutes, epochs)
     recorded = {}
-    if out is not None and not restart and not host_id:
+    if out is not None and not (restart or dry_run or host_id):
         recorded = RunFolder(out).resumable_settings()
         split_seed = RunFolder(out).split_seed(split_seed)
     fields |= {"variant": variant, "weights": weights, "teacher": teacher}
@@ -168,64 +188,100 @@ def train(
         seed=seed,
         split_seed=split_seed,
         devices=devices,
+        minutes=minutes,
         verbose=verbose,
         log=log,
     )
-    data, recipe = job.data, job.recipe
+    data = job.data
+    if dry_run and out is not None and RunFolder(out).resumable_settings():
+        job.say_notes([f"{out} holds a run already; this is the time of a whole one"])
     if not devices.is_first:
         job.log(f"host {devices.host} of {devices.hosts}; the progress is on host 0")
     job.say(data.describe())
     job.say_notes(data.notes)
     devices.agree(job.settings)
 
-    writes = out is not None and devices.is_first
+    writes = out is not None and devices.is_first and not dry_run
     with RunFolder(out) if writes else contextlib.nullcontext() as folder:
         state = begin_run(folder, job.settings, restart=restart, devices=devices)
         if state == COMPLETE:
             job.say(f"{out} is complete; restart=True trains anew")
             devices.disband()
             return _complete_run(folder, data) if devices.is_first else None
-        if recipe.teacher == CONVNET_TEACHER:
-            job = with_trained_teacher(job, folder)
+        timed = None if minutes is None else folder
+        earlier = 0.0 if timed is None else timed.read_seconds()
+        clock = Clock(earlier)
+        try:
+            with clock.written_to(timed):
+                result = _train(
+                    job, folder, state, clock, jit, dry_run, callbacks, command
+                )
+        except TooShort:
+            if timed is not None and not earlier:
+                timed.forget()
+            raise
+        if isinstance(result, Run):
+            seconds = time.perf_counter() - started
+            job.say(*final_lines(result.metrics, folder, seconds))
+        return result
 
-        # === Build and compile ===
-        keras.utils.set_random_seed(seed)
-        with collected_notes() as notes, devices.scope():
-            start = job.source if state == NEW else None
-            model = build_model(data, recipe, start, classifier_activation=None)
-            student = model if job.teacher is None else two_heads(model)
-            schedule = compile_model(
-                student,
-                recipe,
-                images=len(data.train),
-                num_classes=data.num_classes,
-                jit=jit,
-                devices=devices,
-            )
-        notes = (*dict.fromkeys(notes), *frozen_notes(recipe))
-        job.say_notes(notes)
-        job.say(*learning_lines(model, recipe))
+
+def _train(job, folder, state, clock, jit, dry_run, callbacks, command):
+    """What a run does in the time that counts."""
+    if job.recipe.teacher == CONVNET_TEACHER:
+        job = _taught(job, folder, clock, dry_run)
+    data, devices, pace = job.data, job.devices, None
+    if job.minutes is not None:
+        schedule = make_schedule(job.recipe, len(data.train))
+        pace = FollowClock(clock, job.recipe, schedule)
+    batches = RunBatches(job, pace and pace.mixes, dry=dry_run)
+
+    # === Build and compile ===
+    source = job.source if state == NEW else None
+    assembled = assemble_run(job, batches, folder, source, jit=jit)
+    model, recipe = assembled.model, assembled.recipe
+    job = dataclasses.replace(job, recipe=recipe)
+    notes = (*assembled.notes, *frozen_notes(recipe))
+    job.say_notes(notes)
+    job.say(*learning_lines(model, recipe))
+    with Load() as load:
         final = build_model(data, recipe, frozen=False)
 
-        # === Fit ===
-        record = make_record(job, folder, model, schedule, final)
-        fit_model(job, student, record, callbacks)
-        devices.disband()
-        if not devices.is_first:
-            return None
+    # === Plan and fit ===
+    record = make_record(job, folder, model, assembled.schedule, final, pace)
+    record.set_model(assembled.student)
+    record.restore(devices)
+    plan = plan_run(
+        job, assembled, final, record, batches, load=load.factor, dry=dry_run
+    )
+    if dry_run:
+        return plan
+    fit_model(job, assembled.student, record, batches, callbacks)
+    devices.disband()
+    if not devices.is_first:
+        return None
 
-        # === Measure and save ===
-        data = dataclasses.replace(data, notes=(*data.notes, *notes))
-        job = dataclasses.replace(job, data=data)
-        best, metrics, probabilities = measure_run(
-            job, record, final, count_trained(model)
-        )
-        if folder is not None:
-            save_results(
-                job, folder, record, final, best, metrics, probabilities, command
-            )
-    job.say(*final_lines(metrics, folder, time.perf_counter() - started))
+    # === Measure and save ===
+    if pace is not None:
+        recipe = scaled_recipe(recipe, pace.budget.epochs)
+    data = dataclasses.replace(data, notes=(*data.notes, *notes))
+    job = dataclasses.replace(job, data=data, recipe=recipe)
+    best, metrics, probabilities = measure_run(job, record, final, count_trained(model))
+    if folder is not None:
+        save_results(job, folder, record, final, best, metrics, probabilities, command)
     return Run(best, record.history, metrics, data, probabilities.argmax(1))
+
+
+def _taught(job, folder, clock, dry_run):
+    """The job with its teacher, which is trained first and takes its share of time."""
+    seconds = job.minutes and 60 * job.minutes * job.recipe.teacher_share
+    if not dry_run:
+        return with_trained_teacher(job, folder, seconds=seconds)
+    if seconds is None:
+        job.say_notes(["the training of the teacher takes its time beside this"])
+    else:
+        clock.advance_to(seconds)
+    return job
 
 
 def _complete_run(folder, data):

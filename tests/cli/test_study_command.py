@@ -79,7 +79,7 @@ def test_every_option_of_train_but_those_of_one_run():
     train, study = (
         set(cli._flags(cli._parser([name])[1][name])) for name in ("train", "study")
     )
-    of_one_run = {"preview", "coordinator", "num_hosts", "host_id"}
+    of_one_run = {"preview", "dry_run", "coordinator", "num_hosts", "host_id"}
     assert train - study == of_one_run
     assert study - train == {"seeds", "folds", "tries"}
 

@@ -35,6 +35,7 @@ def test_defaults(train):
     assert positional == ("digits",)
     assert keywords == {
         "recipe": RECIPES["small"],
+        "minutes": None,
         "weights": None,
         "out": pathlib.Path("runs", "digits-cct_2_3x2_32-small"),
         "image_size": None,
@@ -47,6 +48,7 @@ def test_defaults(train):
         "num_hosts": None,
         "host_id": None,
         "restart": False,
+        "dry_run": False,
         "verbose": True,
         "command": "cct-keras train digits",
     }
@@ -54,11 +56,12 @@ def test_defaults(train):
 
 def test_settings(train):
     flags = "--out a --image-size 16 24 --data-dir b --seed 3 --no-jit --devices all"
-    flags += " --split-seed 4 --restart --quiet"
+    flags += " --split-seed 4 --restart --quiet --minutes 2.5"
     _, keywords = arguments_of(train, "my photos", *flags.split())
     del keywords["recipe"]
     assert shlex.split(keywords.pop("command"))[2] == "my photos"
     assert keywords == {
+        "minutes": 2.5,
         "weights": None,
         "out": pathlib.Path("a"),
         "image_size": (16, 24),
@@ -71,8 +74,15 @@ def test_settings(train):
         "num_hosts": None,
         "host_id": None,
         "restart": True,
+        "dry_run": False,
         "verbose": False,
     }
+
+
+def test_a_dry_run_speaks_even_if_quiet(train):
+    _, keywords = arguments_of(train, "digits", "--dry-run", "--quiet")
+    assert keywords["dry_run"]
+    assert keywords["verbose"]
 
 
 def test_recipe_fields(train):
@@ -190,6 +200,14 @@ def test_a_new_field_needs_no_topic(monkeypatch, capsys):
             "--distill needs a --teacher. Received: --distill soft",
         ),
         (["--crop-scale", "0", "2"], "Received: --crop-scale 0.0 2.0"),
+        (["--minutes", "0"], "--minutes must be above 0 and at most 525,600 (a year)"),
+        (["--minutes", "-1"], "Received: --minutes -1.0"),
+        (["--minutes", "nan"], "Received: --minutes nan"),
+        (["--minutes", "1e18"], "Received: --minutes 1e+18"),
+        (
+            ["--minutes", "2", "--epochs", "3"],
+            "give --minutes or --epochs, not both. Received: --minutes 2, --epochs 3",
+        ),
     ],
 )
 def test_refusals(flags, message, train, capsys):

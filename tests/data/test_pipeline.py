@@ -218,3 +218,25 @@ def test_gray_images_are_not_mirrored_by_default():
     ]
     assert falling[0] == 0
     assert 0 < falling[1] < 48
+
+
+def test_an_epoch_may_begin_at_any_step():
+    """As in a run that was interrupted in the middle of it."""
+    data = cct_keras.load_data(arrays(64))
+    recipe = dataclasses.replace(PADDED, epochs=2, mixup=0.5)
+    whole = batches(data.training_pipeline(recipe, seed=3))
+    steps = len(whole) // 2
+    rest = batches(data.training_pipeline(recipe, first_epoch=1, first_step=2, seed=3))
+    assert len(rest) == steps - 2
+    for (x, y), (images, labels) in zip(whole[steps + 2 :], rest, strict=True):
+        np.testing.assert_array_equal(images, x)
+        np.testing.assert_array_equal(labels, y)
+
+
+def test_mixing_that_something_else_decides():
+    data = cct_keras.load_data(arrays(64))
+    recipe = dataclasses.replace(PLAIN, epochs=4, mixup=5.0, mix_off_epoch=1)
+    for mixes in (True, False):
+        found = batches(data.training_pipeline(recipe, mixes=lambda mixes=mixes: mixes))
+        pure = [(labels.max(1) == 1).all() for _, labels in found]
+        assert not any(pure) if mixes else all(pure)
