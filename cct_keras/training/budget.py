@@ -33,6 +33,8 @@ MOST_CHANGES = 1000
 # this factor. The first may have compiled something.
 TYPICAL_OF = 5
 MOST_SLOWDOWN = 4.0
+# Of validations that are shorter than this, the time says little.
+UNCERTAIN_SECONDS = 0.2
 
 
 class TooShort(RunError):
@@ -179,7 +181,8 @@ class FollowClock(keras.callbacks.Callback):
         found = self._validations[1:][-TYPICAL_OF:]
         if not found:
             return 1.0
-        ratio = float(np.median(found)) / max(self.budget.validation, 1e-9)
+        found = float(np.median(found)) + UNCERTAIN_SECONDS
+        ratio = found / (self.budget.validation + UNCERTAIN_SECONDS)
         return min(max(ratio, 1 / MOST_SLOWDOWN), MOST_SLOWDOWN)
 
     @property

@@ -124,11 +124,11 @@ def measure_times(
     )
     images = len(data.validation)
     measured = min(batches.validation_batch, images)
-    validation = measure_validation(
+    first, further = measure_validation(
         assembled.student, batches.validation(), job.devices
     )
-    validation *= images / measured
-    snapshot, finish, compute = 0.0, RESULT_SECONDS, validation / images
+    validation = first + further * (images - measured) / measured
+    snapshot, finish, compute = 0.0, RESULT_SECONDS, further / measured
     if job.minutes is not None:
         # Also so that it is compiled, if there are no adapters to merge.
         compiling, compute = _time_answers(final, next(data.batches("validation")))

@@ -77,7 +77,7 @@ def on(monkeypatch):
             monkeypatch.setattr(f"cct_keras.training.{module}.time", times)
         found = {
             "measure_step": lambda *args, **_: MeasuredStep(machine.measured, 0.0, []),
-            "measure_validation": lambda *args: float(machine.validation),
+            "measure_validation": lambda *args: (float(machine.validation), 0.0),
             "_time_answers": lambda *args: (0.0, 0.0),
         }
         for name, function in found.items():
@@ -177,7 +177,8 @@ def test_layers_begin_to_learn_by_the_clock(source, on, tmp_path):
     assert run.metrics["epochs"] < run.metrics["planned_epochs"] / 5
     learned = {
         name: any(
-            not np.array_equal(a, b)
+            # Swapping averaged weights rounds them.
+            np.abs(a - b).max() > 1e-5
             for a, b in zip(
                 run.model.get_layer(name).get_weights(),
                 start.get_layer(name).get_weights(),
