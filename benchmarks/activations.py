@@ -14,6 +14,7 @@ import json
 import pathlib
 
 import numpy as np
+from earlier_recipe import SMALL_BEFORE
 from subsets import read_images
 
 import cct_keras
@@ -54,7 +55,7 @@ def run(images, activation, epochs, seed):
     result = cct_keras.train(
         images,
         "cct_2_3x2_32",
-        "small",
+        SMALL_BEFORE,
         epochs=epochs,
         activation=activation,
         precision="mixed_bfloat16",

@@ -16,6 +16,7 @@ import pathlib
 
 import keras
 import numpy as np
+from earlier_recipe import SMALL_BEFORE
 
 import cct_keras
 from cct_keras.recipes.rows import find_recipe
@@ -74,7 +75,7 @@ def main():
                 run = cct_keras.train(
                     data,
                     variant,
-                    "small",
+                    SMALL_BEFORE,
                     epochs=arguments.epochs,
                     seed=seed,
                     verbose=False,
@@ -120,7 +121,7 @@ def train_teacher(data, epochs, path):
     x = keras.layers.Dense(data.num_classes)(x)
     x = keras.layers.Softmax()(x)
     model = keras.Model(images, x)
-    recipe = find_recipe("small", epochs=epochs, **AUGMENTATION)
+    recipe = find_recipe(SMALL_BEFORE, epochs=epochs, **AUGMENTATION)
     steps = max(1, len(data.train) // recipe.batch_size)
     model.compile(
         keras.optimizers.AdamW(

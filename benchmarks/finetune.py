@@ -15,6 +15,7 @@ import pathlib
 import tempfile
 
 import numpy as np
+from earlier_recipe import SMALL_BEFORE
 
 import cct_keras
 
@@ -24,7 +25,7 @@ TARGET = ("dog", "frog", "horse", "ship", "truck")
 SIZES = {20: 60, 100: 30, 500: 12}
 SEEDS = (0, 1, 2)
 # As `finetune` has it, so that the start is what differs.
-SCRATCH = {"recipe": "small", "augment": "none"}
+SCRATCH = {"recipe": SMALL_BEFORE, "augment": "none"}
 METHODS = {
     "from scratch": SCRATCH,
     "all weights": {"layer_decay": 1.0},

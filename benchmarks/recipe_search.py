@@ -16,6 +16,7 @@ import itertools
 import json
 import pathlib
 
+from earlier_recipe import SMALL_BEFORE
 from subsets import read_images
 
 import cct_keras
@@ -100,7 +101,7 @@ def run(images, epochs, precision, seed, fields):
     result = cct_keras.train(
         images,
         "cct_2_3x2_32",
-        "small",
+        SMALL_BEFORE,
         epochs=epochs,
         precision=precision,
         seed=seed,

@@ -27,6 +27,7 @@ import sys
 import time
 
 import numpy as np
+from earlier_recipe import SMALL_BEFORE
 from subsets import read_images
 
 import cct_keras
@@ -68,31 +69,6 @@ ROWS = [
     Row("digits", None, 2, EVERYONE, 1),
 ]
 
-# What `small` was before the search, on a model that it did not choose.
-RECIPE_BEFORE = {
-    "variant": "cct_2_3x2_32",
-    "batch_size": 64,
-    "optimizer": "adamw",
-    "lr": 2e-3,
-    "min_lr": 1e-5,
-    "schedule": "cosine",
-    "per_step": True,
-    "warmup_epochs": 3,
-    "warmup_lr": 1e-6,
-    "weight_decay": 0.05,
-    "decay_exempt": "positions",
-    "clip_norm": 1.0,
-    "crop": "auto",
-    "crop_padding": 0.125,
-    "flip": "auto",
-    "augment": "auto-color",
-    "label_smoothing": 0.1,
-    "attention_dropout": 0.0,
-    "stochastic_depth": 0.0,
-    "precision": "mixed",
-    "epochs": 50,
-}
-
 # Those of Okabe and Ito.
 COLORS = {
     BEFORE: "#999999",
@@ -124,7 +100,7 @@ def small(data, minutes, seed, **fields):
 
 def small_before(data, minutes, seed):
     """`small` before the search."""
-    recipe = cct_keras.Recipe(**RECIPE_BEFORE)
+    recipe = dataclasses.replace(SMALL_BEFORE, precision="float32")
     return small(data, minutes, seed, recipe=recipe)
 
 

@@ -244,6 +244,7 @@ class Dataset:
             epochs=range(
                 first_epoch, recipe.total_epochs if epochs is None else epochs
             ),
+            length=recipe.total_epochs,
             first_step=first_step,
             mixes=mixes,
             views=recipe.teacher_views,

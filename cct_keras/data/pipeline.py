@@ -40,6 +40,7 @@ def training_pipeline(
     *,
     batch_size: int,
     epochs: range,
+    length: float,
     first_step: int = 0,
     mixes: Callable[[], bool] | None = None,
     views: int = 0,
@@ -53,6 +54,7 @@ def training_pipeline(
         augmentation: What training sees of the images and labels.
         batch_size: Images a batch of all machines.
         epochs: Numbers of the epochs.
+        length: How many epochs the whole run has.
         first_step: Batch of the first epoch to begin with.
         mixes: Says for each batch whether it may be mixed, in the place of
             `mix_off_epoch`.
@@ -67,7 +69,9 @@ def training_pipeline(
 
     split = data.train
     augmentation = augmentation.resolved(
-        channels=data.channels, has_model_size=split.images.size == data.image_size
+        channels=data.channels,
+        has_model_size=split.images.size == data.image_size,
+        epochs=length,
     )
     store = split.images
     if augmentation.crop != "resized":

@@ -33,14 +33,13 @@ CONVNET = Recipe(
     crop="auto",
     crop_padding=2 / 32,
     flip="alternate-color",
+    augment="auto-long",
 )
 RATES = ("lr", "min_lr", "warmup_lr")
 # From so many images on the epochs are those of the row; fewer images are seen more
 # often, up to so many epochs.
 MANY_IMAGES = 45_000
 MOST_EPOCHS = 200
-# Whoever sees an image so often should not see the same image.
-AUGMENTED_EPOCHS = 20
 # So many steps an epoch should have, and so few images a batch.
 FEWEST_STEPS = 20
 SMALLEST_BATCH = 32
@@ -86,7 +85,6 @@ def convnet_recipe(images: int, *, epochs: int | None = None, **fields) -> Recip
     batch = 2 ** int(math.log2(max(images / FEWEST_STEPS, 1)))
     batch = min(max(batch, SMALLEST_BATCH), CONVNET.batch_size)
     share = batch / CONVNET.batch_size
-    augment = "auto-color" if epochs >= AUGMENTED_EPOCHS else CONVNET.augment
     rates = {name: share * getattr(CONVNET, name) for name in RATES}
     warmup = CONVNET.warmup_epochs / CONVNET.epochs * epochs
     return dataclasses.replace(
@@ -94,7 +92,7 @@ def convnet_recipe(images: int, *, epochs: int | None = None, **fields) -> Recip
         epochs=epochs,
         warmup_epochs=warmup,
         batch_size=batch,
-        **{"augment": augment, **rates, **fields},
+        **{**rates, **fields},
     )
 
 

@@ -340,8 +340,6 @@ def _check(recipe):
             f"unknown variant {recipe.variant!r}. "
             + did_you_mean(recipe.variant, VARIANTS)
         )
-    if recipe.optimizer == "muon" and recipe.lr == 0:
-        raise RecipeError("optimizer='muon' needs a rate above 0. Received: lr=0.0")
     _check_fine_tuning(recipe)
     _check_distillation(recipe)
 

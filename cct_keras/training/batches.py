@@ -1,10 +1,12 @@
 """The batches of a run: what `fit` takes, and what is measured before it."""
 
+import dataclasses
 import time
 from collections.abc import Callable
 
 import numpy as np
 
+from cct_keras.data.augmentation.settings import MANY_EPOCHS
 from cct_keras.data.pipeline import steps_per_epoch
 from cct_keras.distillation.stored_answers import StoredAnswers
 from cct_keras.distillation.stored_answers import answers_path
@@ -44,6 +46,14 @@ class RunBatches:
         )
         self._training = {}
         self._answers = None
+        self._recipe = job.recipe
+
+    def plan_epochs(self, epochs: float) -> None:
+        """Says for how many epochs there is time, which may decide the augmentation."""
+        if self._recipe.augment == "auto-long":
+            augment = "auto-color" if epochs >= MANY_EPOCHS else "none"
+            self._recipe = dataclasses.replace(self._recipe, augment=augment)
+            self._training, self._answers = {}, None
 
     def training(self, first_step: int = 0):
         """Training batches from a step on.
@@ -65,7 +75,7 @@ class RunBatches:
         job = self.job
         epoch, step = divmod(first_step, self.steps_per_epoch)
         training = job.data.training_pipeline(
-            job.recipe,
+            self._recipe,
             first_epoch=epoch,
             epochs=None if job.minutes is None else ENDLESS,
             first_step=step,
@@ -81,7 +91,7 @@ class RunBatches:
             return job.teacher.teach(training)
         if self._answers is None:
             self._answers = StoredAnswers(
-                job.teacher, job.data, job.recipe, **self._draws, say=job.say
+                job.teacher, job.data, self._recipe, **self._draws, say=job.say
             )
         return self._answers.teach(training, epoch, step)
 
@@ -95,7 +105,7 @@ class RunBatches:
         job = self.job
         if job.teacher is None or not job.recipe.teacher_views:
             return 0.0
-        if answers_path(job.teacher, job.data, job.recipe, **self._draws).exists():
+        if answers_path(job.teacher, job.data, self._recipe, **self._draws).exists():
             return 0.0
         size = (min(job.recipe.batch_size, len(job.data.train)), *job.data.input_shape)
         images, seconds = np.zeros(size, "float32"), []

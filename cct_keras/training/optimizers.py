@@ -96,7 +96,7 @@ class Muon(keras.optimizers.Muon):
         momentum, velocity = self.momentums[index], self.adam_velocities[index]
         gradient = ops.cast(gradient, variable.dtype)
         if velocity is None:
-            rate = learning_rate * (self.matrix_lr / self.peak)
+            rate = learning_rate * (self.matrix_lr / self.peak if self.peak else 0.0)
             self._update_matrix(variable, momentum, gradient, rate, self._parts[index])
         elif keras.config.backend() == "tensorflow":
             apply_adam(

@@ -189,6 +189,7 @@ def plan_run(
     record.start_from(list(assembled.random_states))
     if done and pace is not None:
         pace.budget = Budget(**folder.read_plan()["budget"])
+        batches.plan_epochs(pace.budget.epochs)
         left = max(0, pace.budget.seconds - pace.clock.seconds)
         job.say(
             f"going on after epoch {record.epoch:.4g} of about "
@@ -225,6 +226,7 @@ def plan_run(
             steps_per_epoch=batches.steps_per_epoch,
         )
         epochs = pace.budget.epochs
+        batches.plan_epochs(epochs)
         set_ema_momentum(assembled.student, scaled_recipe(job.recipe, epochs).ema)
         if folder is not None:
             folder.record_plan(

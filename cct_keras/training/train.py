@@ -108,8 +108,8 @@ def train(
             the time between them. A few steps are timed first; then the learning rate,
             and everything that the recipe counts in epochs, follows the share of the
             time that has passed, and the training ends where there is just time left
-            for the results. Two such runs never take the same steps, so their numbers
-            differ.
+            for the results. The precision `"mixed"` then means `"auto"`. Two such runs
+            never take the same steps, so their numbers differ.
         weights: Weights to start from: a tag of known weights, a `.keras` or
             `.weights.h5` file, an official `.pth` file, `hf://user/repo` on the
             hub, the folder of a run, or a `WeightSource`. The head starts fresh if the
@@ -172,6 +172,9 @@ def train(
         split_seed = RunFolder(out).split_seed(split_seed)
     fields |= {"variant": variant, "weights": weights, "teacher": teacher}
     recipe, source = resolve_recipe(recipe, epochs=epochs, recorded=recorded, **fields)
+    if minutes is not None and recipe.precision == "mixed":
+        # Who has little time wants the most of it.
+        recipe = dataclasses.replace(recipe, precision="auto")
     devices = find_devices(
         devices, coordinator=coordinator, num_hosts=num_hosts, host_id=host_id
     )

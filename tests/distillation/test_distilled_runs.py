@@ -41,7 +41,7 @@ def test_a_student_learns_what_only_the_teacher_knows(source):
     labels = np.random.default_rng(1).permutation(source.train.labels)
     split = dataclasses.replace(source.train, labels=labels)
     data = dataclasses.replace(source, train=split)
-    fields = {"distill": "soft", "distill_weight": 1.0, "epochs": 4}
+    fields = {"distill": "soft", "distill_weight": 1.0, "epochs": 12}
     run = train(data, knows_stripes, **fields)
     assert run.metrics["test"]["top1"] == 1.0
 

@@ -215,8 +215,9 @@ def test_layer_decay_scales_the_weight_decay(source):
 
 def test_at_full_pace_it_is_adamw(source):
     """Same steps as Keras' own, weight decay and clipping included."""
-    plain = compiled(source, weight_decay=0.1)
-    paced = compiled(source, weight_decay=0.1, unfreeze_epochs=1e-9)
+    fields = {"optimizer": "adamw", "weight_decay": 0.1}
+    plain = compiled(source, **fields)
+    paced = compiled(source, **fields, unfreeze_epochs=1e-9)
     assert isinstance(paced.optimizer, LayerwiseAdamW)
     assert not isinstance(plain.optimizer, LayerwiseAdamW)
     paced.set_weights(plain.get_weights())

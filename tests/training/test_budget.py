@@ -125,7 +125,7 @@ def test_a_run_ends_on_time(step, source, on):
 def test_a_machine_that_changes_its_speed(measured, source, on):
     """The plan was for other steps, and the learning rate follows the clock."""
     machine = on(Machine(50, measured=measured))
-    run = train(source, minutes=20, callbacks=[machine])
+    run = train(source, minutes=20, schedule="cosine", callbacks=[machine])
     assert run.history[-1]["minutes"] == pytest.approx(20, abs=1)
     recipe = Recipe(**PLAIN)
     for row in run.history:

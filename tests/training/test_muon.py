@@ -6,7 +6,6 @@ import pytest
 
 import cct_keras
 from cct_keras.distributed.devices import Devices
-from cct_keras.errors import RecipeError
 from cct_keras.recipes.recipe import Recipe
 from cct_keras.training.compile import make_optimizer
 from cct_keras.training.compile import make_schedule
@@ -129,6 +128,9 @@ def test_it_loads_back():
     assert restored.matrices == {"a/kernel": 3}
 
 
-def test_a_rate_of_zero_is_refused():
-    with pytest.raises(RecipeError, match="lr=0"):
-        Recipe(optimizer="muon", lr=0)
+def test_at_a_rate_of_zero_nothing_moves():
+    variable = keras.Variable(np.ones((3, 4), "float32"), name="kernel")
+    optimizer = Muon(0.0, matrices={variable.path: 1})
+    optimizer.build([variable])
+    optimizer.apply([keras.ops.ones((3, 4))])
+    np.testing.assert_array_equal(variable.numpy(), np.ones((3, 4)))

@@ -33,8 +33,9 @@ class Augmentation:
             in few epochs than chance does; `"alternate-color"` does so for color
             images only.
         augment: RandAugment in timm's notation, such as `"rand-m9-mstd0.5-inc1"`;
-            `"auto"` for AutoAugment's policy for CIFAR-10; `"auto-color"` for this
-            policy on color images only, as gray images often show characters;
+            `"auto"` for AutoAugment's policy for CIFAR-10; `"auto-color"` for it on
+            color images only, as gray images often show characters;
+            `"auto-long"` for it on color images in runs of 20 epochs or more;
             `"keras_cv"` for keras-cv's RandAugment, which has fewer operations and
             runs in one thread; or `"none"`.
         erase_prob: Probability that a rectangle of an image becomes noise.
@@ -64,12 +65,15 @@ class Augmentation:
     def __post_init__(self):
         check_augmentation(self)
 
-    def resolved(self, *, channels: int, has_model_size: bool) -> "Augmentation":
+    def resolved(
+        self, *, channels: int, has_model_size: bool, epochs: float = math.inf
+    ) -> "Augmentation":
         """Replaces every `"auto"` by what it means for a data set.
 
         Args:
             channels: Channels of the images.
             has_model_size: Whether the images have the size that the model sees.
+            epochs: How often the run sees them.
 
         Example:
 
@@ -83,8 +87,9 @@ class Augmentation:
             values["flip"] = "alternate" if channels == 3 else 0.0
         if self.crop == "auto":
             values["crop"] = "padded" if has_model_size else "resized"
-        if self.augment == "auto-color":
-            values["augment"] = "auto" if channels == 3 else "none"
+        if self.augment in ("auto-color", "auto-long"):
+            long = self.augment == "auto-color" or epochs >= MANY_EPOCHS
+            values["augment"] = "auto" if channels == 3 and long else "none"
         return Augmentation(**values)
 
 
@@ -97,7 +102,9 @@ CHOICES = {"crop": ("auto", "resized", "padded", "none")}
 # What `flip` can be beside a probability.
 FLIP_CHOICES = ("auto", "alternate", "alternate-color")
 # What `augment` can be beside timm's notation.
-AUGMENT_CHOICES = ("none", "auto", "auto-color", "keras_cv")
+AUGMENT_CHOICES = ("none", "auto", "auto-color", "auto-long", "keras_cv")
+# From so many epochs on, what `augment="auto-long"` does pays.
+MANY_EPOCHS = 20
 # Smallest and largest value of a field.
 RANGES = {
     "label_smoothing": (0, 1),
