@@ -9,8 +9,6 @@ from cct_keras.training.run_folder import RunFolder
 
 # How often the time is written down. A kill loses no more than that.
 BEAT_SECONDS = 1.0
-# A longer wait has other reasons.
-MOST_LOAD = 5.0
 
 
 class Clock:
@@ -69,31 +67,22 @@ class Clock:
             folder.write_seconds(self.seconds)
 
 
-class Load:
-    """A context that measures how much longer Python takes because of other work.
+def busy_factor(seconds: float = 0.2) -> float:
+    """How much longer Python takes for its work because of other work of the machine.
 
-    Attributes:
-        factor: The time that passed divided by that of the processor; 1 on a machine
-            that has nothing else to do.
+    Args:
+        seconds: How long to compute for an answer.
+
+    Returns:
+        The time that passed divided by that of the processor; about 1 on a machine that
+        has nothing else to do.
 
     Example:
 
-    >>> with Load() as load:
-    ...     total = sum(range(100_000))
-    >>> load.factor >= 1
+    >>> busy_factor(0.01) >= 1
     True
     """
-
-    def __enter__(self):
-        self.factor = 1.0
-        self._start = time.perf_counter(), time.thread_time()
-        return self
-
-    def __exit__(self, *exception):
-        passed, computed = (
-            now - start
-            for now, start in zip(
-                (time.perf_counter(), time.thread_time()), self._start, strict=True
-            )
-        )
-        self.factor = min(max(1.0, passed / max(computed, 1e-9)), MOST_LOAD)
+    passed, computed = time.perf_counter(), time.thread_time()
+    while time.thread_time() - computed < seconds:
+        pass
+    return max(1.0, (time.perf_counter() - passed) / seconds)

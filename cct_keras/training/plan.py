@@ -22,6 +22,7 @@ from cct_keras.training.budget import make_budget
 from cct_keras.training.budget import set_ema_momentum
 from cct_keras.training.build import precision_policy
 from cct_keras.training.callbacks import Record
+from cct_keras.training.clock import busy_factor
 from cct_keras.training.load import Job
 from cct_keras.training.step_time import MOST_SECONDS
 from cct_keras.training.step_time import measure_step
@@ -30,7 +31,7 @@ from cct_keras.training.step_time import measure_validation
 # Measuring takes at most about this share of a time limit.
 MEASURING_SHARE = 0.02
 # What cannot be measured beforehand: figures, files, and with them the imports.
-REPORT_SECONDS = 4.0
+REPORT_SECONDS = 2.0
 RESULT_SECONDS = 0.5
 # The maps of the mistakes cost as much as so many more images.
 EXPLAINED_IMAGES = 200
@@ -98,7 +99,6 @@ def measure_times(
     batches: RunBatches,
     *,
     first_step: int = 0,
-    load: float = 1.0,
     writes: bool = True,
 ) -> Times:
     """Measures what the run will do again and again.
@@ -109,7 +109,6 @@ def measure_times(
         final: The model that is tested in the end.
         batches: The batches.
         first_step: Steps that are done already.
-        load: How much longer Python takes for its work because of other work.
         writes: Whether the run writes its results.
 
     Returns:
@@ -138,9 +137,9 @@ def measure_times(
     if writes:
         snapshot = SNAPSHOT_SECONDS
         snapshot += SNAPSHOT_COPIES * 4 * final.count_params() / SNAPSHOT_SPEED
-        finish += REPORT_SECONDS
+        finish += REPORT_SECONDS * (1.0 if job.minutes is None else busy_factor())
         tested += len(data.train) + images + EXPLAINED_IMAGES
-    finish = load * finish + tested * compute
+    finish += tested * compute
     return Times(step.seconds, validation, snapshot, finish, step.random_states)
 
 
@@ -163,7 +162,6 @@ def plan_run(
     record: Record,
     batches: RunBatches,
     *,
-    load: float = 1.0,
     dry: bool = False,
 ) -> Plan | None:
     """Measures the run and says how long it takes, or divides the time that it has.
@@ -176,7 +174,6 @@ def plan_run(
         final: The model that is tested in the end.
         record: What has been trained already.
         batches: The batches.
-        load: How much longer Python takes for its work because of other work.
         dry: Whether nothing is going to be trained.
 
     Returns:
@@ -211,7 +208,6 @@ def plan_run(
         final,
         batches,
         first_step=record.steps,
-        load=load,
         writes=dry or folder is not None,
     )
     record.start_from(times.random_states)

@@ -23,7 +23,6 @@ from cct_keras.training.build import count_trained
 from cct_keras.training.build import frozen_notes
 from cct_keras.training.build import learning_lines
 from cct_keras.training.clock import Clock
-from cct_keras.training.clock import Load
 from cct_keras.training.compile import make_schedule
 from cct_keras.training.fit import fit_model
 from cct_keras.training.fit import make_record
@@ -247,16 +246,13 @@ def _train(job, folder, state, clock, jit, dry_run, callbacks, command):
     notes = (*assembled.notes, *frozen_notes(recipe))
     job.say_notes(notes)
     job.say(*learning_lines(model, recipe))
-    with Load() as load:
-        final = build_model(data, recipe, frozen=False)
+    final = build_model(data, recipe, frozen=False)
 
     # === Plan and fit ===
     record = make_record(job, folder, model, assembled.schedule, final, pace)
     record.set_model(assembled.student)
     record.restore(devices)
-    plan = plan_run(
-        job, assembled, final, record, batches, load=load.factor, dry=dry_run
-    )
+    plan = plan_run(job, assembled, final, record, batches, dry=dry_run)
     if dry_run:
         return plan
     fit_model(job, assembled.student, record, batches, callbacks)

@@ -70,15 +70,14 @@ def on(monkeypatch):
     """Runs on a `Machine` instead of this one."""
 
     def use(machine):
-        times = types.SimpleNamespace(
-            perf_counter=machine.perf_counter, thread_time=time.thread_time
-        )
+        times = types.SimpleNamespace(perf_counter=machine.perf_counter)
         for module in ("clock", "budget"):
             monkeypatch.setattr(f"cct_keras.training.{module}.time", times)
         found = {
             "measure_step": lambda *args, **_: MeasuredStep(machine.measured, 0.0, []),
             "measure_validation": lambda *args: (float(machine.validation), 0.0),
             "_time_answers": lambda *args: (0.0, 0.0),
+            "busy_factor": lambda: 1.0,
         }
         for name, function in found.items():
             monkeypatch.setattr(f"cct_keras.training.plan.{name}", function)
@@ -469,7 +468,7 @@ from cct_keras.training import plan, results
 
 # Figures take longer or shorter on a busy machine; the rest takes its real time.
 results.write_report = lambda path, **_: path.write_text("report")
-plan.REPORT_SECONDS = 1.0
+plan.REPORT_SECONDS = 0.5
 
 class Slow(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
