@@ -35,9 +35,7 @@ import cct_keras
 # === Who runs where ===
 
 BEFORE, SMALL, TAUGHT, CONVNET = "small, before", "small", "small, taught", "convnet"
-KERAS_IO, PEER = "keras.io", "vit_pytorch"
-FIRST = (BEFORE, SMALL, TAUGHT, CONVNET)
-EVERYONE = (*FIRST, KERAS_IO, PEER)
+EVERYONE = (BEFORE, SMALL, TAUGHT, CONVNET)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,22 +59,17 @@ class Row:
 
 
 ROWS = [
-    *(Row("cifar10", n, m, FIRST, 3) for m in (2, 10) for n in (50, 250, None)),
-    *(Row("cifar10", n, m, (KERAS_IO, PEER), 1) for m in (2, 10) for n in (50, 250)),
-    *(Row("cifar10", None, m, (KERAS_IO, PEER), 1) for m in (2, 10)),
+    *(Row("cifar10", n, m, EVERYONE, 3) for m in (2, 10) for n in (50, 250, None)),
     *(Row("cifar10", n, 30, EVERYONE, 1) for n in (50, 250, None)),
     Row("mnist", 100, 2, EVERYONE, 1),
     Row("digits", None, 2, EVERYONE, 1),
 ]
-
 # Those of Okabe and Ito.
 COLORS = {
     BEFORE: "#999999",
     SMALL: "#0072B2",
     TAUGHT: "#56B4E9",
     CONVNET: "#D55E00",
-    KERAS_IO: "#E69F00",
-    PEER: "#009E73",
 }
 
 
@@ -119,8 +112,6 @@ CONTESTANTS = {
     SMALL: small,
     TAUGHT: small_taught,
     CONVNET: elsewhere("rival_convnet"),
-    KERAS_IO: elsewhere("rival_keras_io"),
-    PEER: elsewhere("rival_vit_pytorch"),
 }
 
 
@@ -154,8 +145,7 @@ def main():
         if path.exists():
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
-        backend = "torch" if f"/{PEER}/" in name else "tensorflow"
-        environment = {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
+        environment = {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
         command = [sys.executable, __file__, *sys.argv[1:], "--run", name]
         subprocess.run(command, check=True, env=os.environ | environment)
         result = json.loads(path.read_text())
@@ -188,11 +178,13 @@ def load(kind, count, arguments):
         train = read_images(arguments.cifar10 / "train", slice(count))
         return train, read_images(arguments.cifar10 / "test", slice(None))
     source = "digits" if kind == "digits" else arguments.mnist
-    data = cct_keras.load_data(source, validation=0.0)
-    (x_train, y_train), test = (
+    data = cct_keras.load_data(source)
+    train, validation, test = (
         (np.stack([s.images[i] for i in range(len(s))]), s.labels)
-        for s in (data.train, data.test)
+        for s in (data.train, data.validation, data.test)
     )
+    both = zip(train, validation, strict=True)
+    x_train, y_train = (np.concatenate(parts) for parts in both)
     if count is not None:
         first = [np.flatnonzero(y_train == label)[:count] for label in range(10)]
         chosen = np.sort(np.concatenate(first))
