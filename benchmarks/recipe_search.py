@@ -3,8 +3,9 @@
     python benchmarks/recipe_search.py CIFAR10_FOLDER [--only PATTERN] [--seeds N]
 
 The folder holds `train/<class>/*`. Every row changes the base recipe in a few fields
-and is trained in three ways: on a few images, for longer on more (`--only 'more/*'`),
-and the same in bfloat16 (`--only 'fast/*'`); the latter two were done for some rows.
+and is trained in four ways: on a few images, for longer on more (`--only 'more/*'`),
+the same in bfloat16 (`--only 'fast/*'`), and shortly on many (`--only 'short/*'`); not
+every row was trained in every way.
 Accuracy is that of 5,000 other training images; the test images are not touched. A
 result is a file as soon as it is there: interrupted, the same command goes on, and
 several commands with other patterns share the work.
@@ -23,6 +24,12 @@ import cct_keras
 
 # What `small` was before the search.
 BASE = {
+    "variant": "cct_2_3x2_32",
+    "optimizer": "adamw",
+    "matrix_lr": 0.02,
+    "schedule": "cosine",
+    "flip": "auto",
+    "crop_padding": 0.125,
     "batch_size": 64,
     "lr": 2e-3,
     "weight_decay": 0.05,
@@ -34,6 +41,9 @@ BASE = {
     "mixup": 0.0,
     "cutmix": 0.0,
 }
+MUON = {"optimizer": "muon", "schedule": "linear"}
+# `small` as it is, without AutoAugment.
+SMALL = {**MUON, "flip": "alternate", "crop_padding": 0.0625}
 ROWS = {
     "base": {},
     "lr 1e-3": {"lr": 1e-3},
@@ -58,12 +68,38 @@ ROWS = {
     "auto, erase": {"augment": "auto", "erase_prob": 0.25},
     "auto, mixup": {"augment": "auto", "mixup": 0.2},
     "auto, cutmix": {"augment": "auto", "cutmix": 1.0, "mix_prob": 0.5},
+    "muon": {"optimizer": "muon"},
+    "muon, line": MUON,
+    "muon, alternate": {**MUON, "flip": "alternate"},
+    "small": SMALL,
+    "small, matrices 0.01": {**SMALL, "matrix_lr": 0.01},
+    "small, matrices 0.03": {**SMALL, "matrix_lr": 0.03},
+    "small, lr 4e-3": {**SMALL, "lr": 4e-3},
+    "small, batch 128": {**SMALL, "batch_size": 128, "lr": 2.8e-3},
+    "small, decay 0.2": {**SMALL, "weight_decay": 0.2},
+    "small, labels 0": {**SMALL, "label_smoothing": 0.0},
+    "small, ema": {**SMALL, "ema": 0.98},
+    "small, auto": {**SMALL, "augment": "auto"},
+    "small, auto, cutmix": {
+        **SMALL,
+        "augment": "auto",
+        "cutmix": 1.0,
+        "mix_prob": 0.5,
+    },
+    "small, 4 blocks": {**SMALL, "variant": "cct_4_3x2_32"},
+    "small, 3 convolutions": {**SMALL, "variant": "cct_2_3x3_32"},
+    "small, 3 convolutions, auto": {
+        **SMALL,
+        "variant": "cct_2_3x3_32",
+        "augment": "auto",
+    },
 }
 # Images a class, epochs, precision.
 WAYS = {
     "few": (200, 40, "float32"),
     "more": (500, 50, "float32"),
     "fast": (500, 50, "mixed_bfloat16"),
+    "short": (2000, 3, "mixed_bfloat16"),
 }
 HELD_OUT = 500
 
@@ -100,7 +136,7 @@ def run(images, epochs, precision, seed, fields):
     fields = {**BASE, **fields}
     result = cct_keras.train(
         images,
-        "cct_2_3x2_32",
+        None,
         SMALL_BEFORE,
         epochs=epochs,
         precision=precision,
