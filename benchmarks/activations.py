@@ -14,7 +14,6 @@ import json
 import pathlib
 
 import numpy as np
-from earlier_recipe import SMALL_BEFORE
 from subsets import read_images
 
 import cct_keras
@@ -55,7 +54,7 @@ def run(images, activation, epochs, seed):
     result = cct_keras.train(
         images,
         "cct_2_3x2_32",
-        SMALL_BEFORE,
+        "small_adamw",
         epochs=epochs,
         activation=activation,
         precision="mixed_bfloat16",

@@ -16,7 +16,6 @@ import pathlib
 
 import keras
 import numpy as np
-from earlier_recipe import SMALL_BEFORE
 
 import cct_keras
 from cct_keras.recipes.rows import find_recipe
@@ -75,7 +74,7 @@ def main():
                 run = cct_keras.train(
                     data,
                     variant,
-                    SMALL_BEFORE,
+                    "small_adamw",
                     epochs=arguments.epochs,
                     seed=seed,
                     verbose=False,
@@ -121,7 +120,7 @@ def train_teacher(data, epochs, path):
     x = keras.layers.Dense(data.num_classes)(x)
     x = keras.layers.Softmax()(x)
     model = keras.Model(images, x)
-    recipe = find_recipe(SMALL_BEFORE, epochs=epochs, **AUGMENTATION)
+    recipe = find_recipe("small_adamw", epochs=epochs, **AUGMENTATION)
     steps = max(1, len(data.train) // recipe.batch_size)
     model.compile(
         keras.optimizers.AdamW(

@@ -15,7 +15,6 @@ import pathlib
 import tempfile
 
 import numpy as np
-from earlier_recipe import SMALL_BEFORE
 
 import cct_keras
 
@@ -25,7 +24,7 @@ TARGET = ("dog", "frog", "horse", "ship", "truck")
 SIZES = {20: 60, 100: 30, 500: 12}
 SEEDS = (0, 1, 2)
 # As `finetune` has it, so that the start is what differs.
-SCRATCH = {"recipe": SMALL_BEFORE, "augment": "none"}
+SCRATCH = {"recipe": "small_adamw", "augment": "none"}
 METHODS = {
     "from scratch": SCRATCH,
     "all weights": {"layer_decay": 1.0},

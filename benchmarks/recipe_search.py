@@ -17,7 +17,6 @@ import itertools
 import json
 import pathlib
 
-from earlier_recipe import SMALL_BEFORE
 from subsets import read_images
 
 import cct_keras
@@ -137,7 +136,7 @@ def run(images, epochs, precision, seed, fields):
     result = cct_keras.train(
         images,
         None,
-        SMALL_BEFORE,
+        "small_adamw",
         epochs=epochs,
         precision=precision,
         seed=seed,

@@ -27,7 +27,6 @@ import sys
 import time
 
 import numpy as np
-from earlier_recipe import SMALL_BEFORE
 from subsets import read_images
 
 import cct_keras
@@ -93,8 +92,7 @@ def small(data, minutes, seed, **fields):
 
 def small_before(data, minutes, seed):
     """`small` before the search."""
-    recipe = dataclasses.replace(SMALL_BEFORE, precision="float32")
-    return small(data, minutes, seed, recipe=recipe)
+    return small(data, minutes, seed, recipe="small_adamw", precision="float32")
 
 
 def small_taught(data, minutes, seed):

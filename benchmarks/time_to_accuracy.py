@@ -25,7 +25,6 @@ import sys
 import time
 
 import numpy as np
-from earlier_recipe import SMALL_BEFORE
 from subsets import read_images
 
 import cct_keras
@@ -88,7 +87,7 @@ def main():
         "minutes": arguments.minutes,
         "images": arguments.images,
         "data": str(arguments.data.resolve()),
-        "recipe": dataclasses.asdict(find_recipe(SMALL_BEFORE, **PLAIN)),
+        "recipe": dataclasses.asdict(find_recipe("small_adamw", **PLAIN)),
     }
     settings = json.loads(json.dumps(settings))
     settings_file = arguments.out / SETTINGS

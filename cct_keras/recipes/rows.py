@@ -65,6 +65,11 @@ RECIPES = {
         "A few thousand images, one modest machine: the default.",
         augment="auto-long",
     ),
+    "small_adamw": _row(
+        ADAMW,
+        "`small` before Muon, which trained the shipped weights.",
+        augment="auto-color",
+    ),
     "quick": _row(
         SMALL,
         "A first look in a tenth of the time of `small`.",
@@ -205,8 +210,8 @@ def list_recipes() -> list[str]:
 
     Example:
 
-    >>> list_recipes()[:2]
-    ['small', 'quick']
+    >>> list_recipes()[:3]
+    ['small', 'small_adamw', 'quick']
     """
     return list(RECIPES)
 
