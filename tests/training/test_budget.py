@@ -30,7 +30,13 @@ from cct_keras.training.load import load_training_data
 from cct_keras.training.step_time import MeasuredStep
 
 # 90 images to train and 10 to validate: 5 steps an epoch, one batch of validation.
-PLAIN = {"variant": "tiny_1", "batch_size": 16, "crop": "none", "lr": 1e-2}
+PLAIN = {
+    "variant": "tiny_1",
+    "batch_size": 16,
+    "crop": "none",
+    "lr": 1e-2,
+    "precision": "float32",
+}
 STEPS = 5
 
 
@@ -119,6 +125,7 @@ def test_a_run_ends_on_time(step, source, on):
     assert best in [row["epoch"] for row in run.history]
 
 
+@pytest.mark.integration
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("measured", first_of_all([15, 150], 15))
 def test_a_machine_that_changes_its_speed(measured, source, on):
@@ -192,6 +199,7 @@ def test_layers_begin_to_learn_by_the_clock(source, on, tmp_path):
 # === Interrupted ===
 
 
+@pytest.mark.integration
 @pytest.mark.backend
 @pytest.mark.usefixtures("eagerly")
 def test_time_counts_over_all_sessions(source, on, tmp_path, capsys):
@@ -240,6 +248,7 @@ def test_time_that_a_kill_has_lost_counts(source, on, tmp_path):
         assert machine.now == begun
 
 
+@pytest.mark.integration
 @pytest.mark.usefixtures("eagerly")
 def test_a_run_that_was_killed_before_its_first_snapshot(source, on, tmp_path):
     """What is left of the time is planned anew."""
