@@ -125,3 +125,30 @@ def data_address(content: bytes, media: str) -> str:
 def escape(text) -> str:
     """Text as HTML."""
     return html.escape(str(text))
+
+
+def facts_section(facts: dict[str, str]) -> str:
+    """A section with a table of facts by their names; empty if there are none.
+
+    Example:
+
+    >>> facts_section({})
+    ''
+    """
+    rows = "\n".join(
+        f'<tr><th scope="row">{escape(key)}</th><td>{escape(value)}</td></tr>'
+        for key, value in facts.items()
+    )
+    return rows and section("Facts", f'<table class="facts">\n{rows}\n</table>')
+
+
+def notes_section(notes: list[str]) -> str:
+    """A section with a list of notes; empty if there are none.
+
+    Example:
+
+    >>> notes_section([])
+    ''
+    """
+    rows = "\n".join(f"<li>{escape(note)}</li>" for note in notes)
+    return rows and section("Notes", f"<ul>\n{rows}\n</ul>")

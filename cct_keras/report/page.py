@@ -8,7 +8,9 @@ import numpy as np
 
 from cct_keras.drawing.html import details
 from cct_keras.drawing.html import escape
+from cct_keras.drawing.html import facts_section
 from cct_keras.drawing.html import figure_element
+from cct_keras.drawing.html import notes_section
 from cct_keras.drawing.html import section
 from cct_keras.drawing.html import table
 from cct_keras.drawing.html import write_page
@@ -64,8 +66,8 @@ def write_report(
         _per_class(test),
         _calibration(test),
         _mistakes(test, mistakes, explanation),
-        _facts(facts),
-        _notes(notes),
+        facts_section(facts),
+        notes_section(notes),
     ]
     write_page(
         path,
@@ -204,19 +206,6 @@ def _mistakes(test, mistakes, explanation):
     else:
         body = "<p>There was no mistake: every test image was classified correctly.</p>"
     return section("Mistakes", body)
-
-
-def _facts(facts):
-    rows = "\n".join(
-        f'<tr><th scope="row">{escape(key)}</th><td>{escape(value)}</td></tr>'
-        for key, value in facts.items()
-    )
-    return rows and section("Facts", f'<table class="facts">\n{rows}\n</table>')
-
-
-def _notes(notes):
-    rows = "\n".join(f"<li>{escape(note)}</li>" for note in notes)
-    return rows and section("Notes", f"<ul>\n{rows}\n</ul>")
 
 
 def _percent(share):

@@ -6,7 +6,9 @@ from urllib.parse import quote
 
 from cct_keras.drawing.html import details
 from cct_keras.drawing.html import escape
+from cct_keras.drawing.html import facts_section
 from cct_keras.drawing.html import figure_element
+from cct_keras.drawing.html import notes_section
 from cct_keras.drawing.html import section
 from cct_keras.drawing.html import table
 from cct_keras.drawing.html import write_page
@@ -51,8 +53,8 @@ def write_comparison(path: pathlib.Path, comparison) -> None:
             ),
             _settings(comparison),
             _runs(comparison, path.parent),
-            _facts(comparison.facts),
-            _notes((*comparison.warnings, *comparison.notes)),
+            facts_section(comparison.facts),
+            notes_section((*comparison.warnings, *comparison.notes)),
         ],
         style=STYLE,
     )
@@ -135,16 +137,3 @@ def _link(run, folder):
         return escape(run.name)
     address = escape(quote(pathlib.Path(address).as_posix()))
     return f'<a href="{address}">{escape(run.name)}</a>'
-
-
-def _facts(facts):
-    rows = "\n".join(
-        f'<tr><th scope="row">{escape(key)}</th><td>{escape(value)}</td></tr>'
-        for key, value in facts.items()
-    )
-    return rows and section("Facts", f'<table class="facts">\n{rows}\n</table>')
-
-
-def _notes(notes):
-    rows = "\n".join(f"<li>{escape(note)}</li>" for note in notes)
-    return rows and section("Notes", f"<ul>\n{rows}\n</ul>")

@@ -39,9 +39,10 @@ from cct_keras.training.run_folder import TEACHER
 from cct_keras.training.run_folder import TEACHER_MODEL
 from cct_keras.training.run_folder import RunFolder
 from cct_keras.training.run_folder import begin_run
+from cct_keras.training.step_time import measure_step
 
-# Steps that are timed to see how many epochs fit into a number of seconds.
-TIMED_STEPS = 5
+# How long steps are timed to see how many epochs fit into a number of seconds.
+TIMED_SECONDS = 1.0
 # What Linux calls the instructions with which a processor multiplies bfloat16.
 BFLOAT16_FLAGS = ("avx512_bf16", "amx_bf16", "bf16")
 
@@ -226,14 +227,16 @@ def choose_precision(precision: str) -> str:
         precision: The precision of the student's recipe.
 
     Returns:
-        The same; but where `"mixed"` would be float32, bfloat16 if the processor
-        multiplies it, which a convnet bears well.
+        The same; but `"auto"` is `"mixed"`, and where that would be float32, bfloat16
+        if the processor multiplies it, which a convnet bears well.
 
     Example:
 
     >>> choose_precision("float32")
     'float32'
     """
+    if precision == "auto":
+        precision = "mixed"
     if precision != "mixed" or precision_policy(precision) != "float32":
         return precision
     # On a CPU TensorFlow and torch compute with oneDNN, which gains from it.
@@ -262,31 +265,12 @@ def _epochs_within(seconds, job, recipe):
             num_classes=job.data.num_classes,
             devices=job.devices,
         )
-        clock = _Clock()
-        model.fit(
-            job.data.training_pipeline(
-                recipe, epochs=2 * TIMED_STEPS, seed=job.seed, shard=job.devices.shard
-            ),
-            epochs=2,
-            steps_per_epoch=TIMED_STEPS,
-            shuffle=False,
-            callbacks=[clock],
-            verbose=0,
-        )
+    batches = job.data.training_pipeline(recipe, seed=job.seed, shard=job.devices.shard)
+    step = measure_step(model, batches, job.devices, seconds=TIMED_SECONDS).seconds
     # Validation has no backward pass.
     steps = steps_per_epoch(images, recipe.batch_size)
     steps += len(job.data.validation) / recipe.batch_size / 3
     # What the start has cost here, training has to pay once more.
     left = seconds - 2 * (time.perf_counter() - started)
-    fitting = int(left / (steps * clock.seconds / TIMED_STEPS))
+    fitting = int(left / (steps * step))
     return min(max(fitting, 1), recipe.epochs)
-
-
-class _Clock(keras.callbacks.Callback):
-    """Seconds of the last epoch."""
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self._start = time.perf_counter()
-
-    def on_epoch_end(self, epoch, logs=None):
-        self.seconds = time.perf_counter() - self._start
