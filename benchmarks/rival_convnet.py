@@ -76,7 +76,9 @@ def compete(arrays, minutes, seed):
     schedule = make_schedule(recipe, len(data.train))
     batches = data.training_pipeline(recipe, epochs=MOST_EPOCHS, seed=seed)
     clock = Clock(schedule, start, end)
-    model.fit(batches, steps_per_epoch=10**9, callbacks=[clock], verbose=0)
+    model.fit(
+        batches, steps_per_epoch=10**9, shuffle=False, callbacks=[clock], verbose=0
+    )
 
     plain, mirrored = (
         np.concatenate(
