@@ -29,9 +29,8 @@ class Augmentation:
         crop_padding: Largest shift of a padded crop, as a share of the shorter side.
         flip: Probability of a horizontal flip. `"auto"` is 0.5 for color images and
             0 for gray images, which often show characters. `"alternate"` shows every
-            image from both sides in turn, one epoch after the other, which gives more
-            in few epochs than chance does; `"alternate-color"` does so for color
-            images only.
+            image from both sides in turn, one epoch after the other;
+            `"alternate-color"` does so for color images only.
         augment: RandAugment in timm's notation, such as `"rand-m9-mstd0.5-inc1"`;
             `"auto"` for AutoAugment's policy for CIFAR-10; `"auto-color"` for it on
             color images only, as gray images often show characters;
