@@ -61,8 +61,7 @@ def convnet_recipe(images: int, *, epochs: int | None = None, **fields) -> Recip
     """How the convnet is trained on so many images.
 
     Few images are trained on for more epochs, in smaller batches and with rates in
-    proportion to them. In so many epochs AutoAugment pays: about 5 points in 48 epochs
-    of 250 images a class of CIFAR-10.
+    proportion to them, and AutoAugment varies them, see `augment="auto-long"`.
 
     Args:
         images: Number of training images.
